@@ -1,0 +1,1 @@
+"""Package ctld.core of Muster."""

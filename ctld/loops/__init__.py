@@ -1,0 +1,1 @@
+"""Package ctld.loops of Muster."""

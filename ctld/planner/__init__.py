@@ -1,0 +1,1 @@
+"""Package ctld.planner of Muster."""

@@ -1,0 +1,1 @@
+"""Package ctld.sched of Muster."""

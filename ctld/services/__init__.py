@@ -1,0 +1,1 @@
+"""Package ctld.services of Muster."""

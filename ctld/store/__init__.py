@@ -1,0 +1,1 @@
+"""Package ctld.store of Muster."""

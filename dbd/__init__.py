@@ -1,0 +1,1 @@
+"""Package dbd of Muster."""

@@ -1,0 +1,1 @@
+"""Package dbd.queries of Muster."""

@@ -1,0 +1,1 @@
+"""Package noded.cgroup of Muster."""

@@ -1,0 +1,1 @@
+"""Package noded.core of Muster."""

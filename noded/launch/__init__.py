@@ -1,0 +1,1 @@
+"""Package noded.launch of Muster."""

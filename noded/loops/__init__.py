@@ -1,0 +1,1 @@
+"""Package noded.loops of Muster."""
