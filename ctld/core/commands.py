@@ -1,0 +1,260 @@
+"""Commands: what may be asked of the controller's state. `decide` turns each into events, or refuses it.
+
+They live only in memory. Who asks stands in each as `by`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ctld.core.model import (
+    Caller,
+    JobSpec,
+    NodeFacts,
+    NodeSpec,
+    PartitionSpec,
+    Ranges,
+    Settings,
+    StepResult,
+)
+from ctld.core.plan import Plan
+from muster.ids import JobId, StepId, UnixTime
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConfig:
+    """Take this configuration; no event when nothing changed."""
+
+    settings: Settings
+    nodes: tuple[NodeSpec, ...]
+    partitions: tuple[PartitionSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Put a job into the queue. `dependency`, `array` and `time` texts are already parsed into the spec except the dependency text."""
+
+    spec: JobSpec
+    by: Caller
+    dependency: str = ""
+    nice: int = 0
+    hold: bool = False
+    priority: int | None = None
+    array_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a job: `tasks` selects members of the array `job_id` (None: the job, or the whole array)."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStep:
+    """End one step at once."""
+
+    job_id: JobId
+    step_id: StepId
+    by: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Hold a job (an array's pending rest, or with `tasks` some members, which are split off)."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+    as_user: bool = False
+    """uhold: an administrator's hold that the owner may release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Release a held job."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Send a running or ended batch job back to the queue."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateJob:
+    """Change a job's fields; None: unchanged. Times are absolute, limits in minutes (-1 unlimited)."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+    time_limit_minutes: int | None = None
+    nice: int | None = None
+    priority: int | None = None
+    name: str | None = None
+    comment: str | None = None
+    begin_at: UnixTime | None = None
+    dependency: str | None = None
+    array_limit: int | None = None
+    partition: str | None = None
+    requeue: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteStopped:
+    """SIGSTOP or SIGCONT was sent to a whole job."""
+
+    job_id: JobId
+    by: Caller
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterNode:
+    """A node's stream came up. `runs` are the (job_id, run) of which it has anything, running or finished and not
+    yet acknowledged; runs that the state has on this node and that it does not know are ended (NODE_FAIL or requeue)
+    only if the node booted since, else launched again by the dispatcher."""
+
+    name: str
+    facts: NodeFacts
+    runs: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LoseNodes:
+    """These nodes were silent for the whole time-out: DOWN, their runs end with NODE_FAIL or are requeued."""
+
+    nodes: tuple[int, ...]
+    reason: str = "Not responding"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNode:
+    """`scontrol update NodeName=`: state word in upper case (DRAIN, DOWN, FAIL, RESUME, UNDRAIN, IDLE), reason, weight."""
+
+    nodes: tuple[int, ...]
+    by: Caller
+    state: str | None = None
+    reason: str | None = None
+    weight: int | None = None
+    features: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPlan:
+    """Start what a scheduling pass chose; each start is checked against the state of this moment, stale ones are dropped."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class FinishBatch:
+    """The batch step of a run has ended on its first node (or could not be launched: `error`). Nothing of the job is left on that node."""
+
+    job_id: JobId
+    run: int
+    result: StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class LoseBatch:
+    """A node that stands registered does not know a run whose launch it had acknowledged."""
+
+    job_id: JobId
+    run: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseNode:
+    """A node says that nothing of an ended run is left on it."""
+
+    job_id: JobId
+    run: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStep:
+    """Make a step inside a running allocation; see `StepRequest`."""
+
+    job_id: JobId
+    by: Caller
+    request: StepRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """What srun asks for; 0 and empty mean not given (inherited from the job)."""
+
+    name: str
+    argv: tuple[str, ...]
+    nodes_min: int = 0
+    nodes_max: int = 0
+    ntasks: int = 0
+    ntasks_per_node: int = 0
+    cpus_per_task: int = 0
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    relative: int = -1
+    exact: bool = False
+    overlap: bool = False
+    gpus_per_node: int = -1
+    """-1: all that the job has there; 0: none."""
+    memory_mib: int = 0
+    limit_minutes: int = 0
+    kill_on_bad_exit: bool = False
+    distribution: str = ""
+    launch: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishStep:
+    """One node says how its part of a step ended."""
+
+    job_id: JobId
+    run: int
+    step_id: StepId
+    result: StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed: time limits, warnings, begin times, dependencies with minutes, purging of old jobs, orphaned allocations."""
+
+    limit: int = 10_000
+    """Most events to decide at once; the rest follows with the next tick."""
+
+
+Command: TypeAlias = (
+    ApplyConfig
+    | Submit
+    | Cancel
+    | CancelStep
+    | Hold
+    | Release
+    | Requeue
+    | UpdateJob
+    | NoteStopped
+    | RegisterNode
+    | LoseNodes
+    | UpdateNode
+    | ApplyPlan
+    | FinishBatch
+    | LoseBatch
+    | ReleaseNode
+    | CreateStep
+    | FinishStep
+    | Tick
+)

@@ -1,0 +1,277 @@
+"""Events: the facts that the journal holds, past tense, frozen. `apply` never refuses one.
+
+Every event has `at`, the time of the decision. The tag (`kind`) is what is stored; a class is never renamed on disk.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from ctld.core.model import (
+    Allocation,
+    Clause,
+    Job,
+    Kill,
+    NodeFacts,
+    NodeSpec,
+    PartitionSpec,
+    Ranges,
+    Settings,
+    Step,
+    StepResult,
+)
+from muster.ids import NO_TASK, JobId, StepId, UnixTime
+from muster.records import RunRecord, StepRecord
+
+
+class EventBase(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
+    """Base of all events."""
+
+    at: UnixTime
+
+
+class ConfigApplied(EventBase, tag="config"):
+    """Nodes, partitions and settings as configured from now on. Nodes are matched by name; the index is their place here."""
+
+    settings: Settings
+    nodes: tuple[NodeSpec, ...]
+    partitions: tuple[PartitionSpec, ...]
+
+
+class JobSubmitted(EventBase, tag="submit"):
+    """A job or a whole array is in the queue."""
+
+    job: Job
+
+
+class JobStarted(EventBase, tag="start"):
+    """A run has got its nodes. With `task_id` the member was split off the array's pending rest `array_job_id`
+    (job_id equal to array_job_id: it was the last one and keeps the array's own id)."""
+
+    job_id: JobId
+    alloc: Allocation
+    limit_seconds: int
+    array_job_id: int = 0
+    task_id: int = NO_TASK
+
+
+class ArrayMemberSplit(EventBase, tag="split"):
+    """A pending member got a record of its own (it was updated, held or released by itself)."""
+
+    array_job_id: JobId
+    task_id: int
+    job_id: JobId
+
+
+class KillOrdered(EventBase, tag="kill"):
+    """A running job is to be ended on its nodes; repeated to them until its end is reported."""
+
+    job_id: JobId
+    kill: Kill
+
+
+class StepKillOrdered(EventBase, tag="stepkill"):
+    """One step is to be ended."""
+
+    job_id: JobId
+    step_id: StepId
+    kill: Kill
+
+
+class JobFinished(EventBase, tag="finish"):
+    """A job has ended (or was cancelled while pending: no record of an allocation then).
+
+    `completing` are the nodes of the run that have not yet said that nothing is left there. `record` and `steps`
+    carry the whole outcome for accounting. Open steps end with the run.
+    """
+
+    job_id: JobId
+    state: int
+    record: RunRecord
+    steps: tuple[StepRecord, ...] = ()
+    exit_status: int = 0
+    reason: str = ""
+    state_text: str = ""
+    failed_node: str = ""
+    completing: tuple[int, ...] = ()
+
+
+class ArrayTasksCancelled(EventBase, tag="untask"):
+    """Members that had not started were taken out of an array's pending rest; when none is left the record ends."""
+
+    job_id: JobId
+    tasks: Ranges
+    record: RunRecord
+    """One record for all of them (`array_tasks` names them)."""
+
+
+class JobRequeued(EventBase, tag="requeue"):
+    """The job is pending again, with one more restart; its last run is in `record` (absent when it had ended before)."""
+
+    job_id: JobId
+    begin_at: UnixTime
+    priority: int
+    hold: str = ""
+    state_text: str = ""
+    reason: str = ""
+    record: RunRecord | None = None
+    steps: tuple[StepRecord, ...] = ()
+    completing: tuple[int, ...] = ()
+    clauses: tuple[Clause, ...] = ()
+
+
+class NodesReleased(EventBase, tag="release"):
+    """Nothing of the ended run is left on these nodes: their resources are free."""
+
+    job_id: JobId
+    nodes: tuple[int, ...]
+
+
+class JobHeld(EventBase, tag="hold"):
+    """The job will not start until it is released; priority 0."""
+
+    job_id: JobId
+    by: str
+    """user | admin."""
+
+
+class JobReleased(EventBase, tag="unhold"):
+    """The hold is gone."""
+
+    job_id: JobId
+    priority: int
+
+
+class JobChanged(EventBase, tag="change"):
+    """Fields changed by `scontrol update`; None: unchanged."""
+
+    job_id: JobId
+    limit_seconds: int | None = None
+    time_limit_minutes: int | None = None
+    nice: int | None = None
+    priority: int | None = None
+    name: str | None = None
+    comment: str | None = None
+    begin_at: UnixTime | None = None
+    clauses: tuple[Clause, ...] | None = None
+    clauses_any: bool | None = None
+    array_limit: int | None = None
+    partitions: tuple[str, ...] | None = None
+    requeue: bool | None = None
+
+
+class JobEligible(EventBase, tag="eligible"):
+    """Nothing but resources stands in its way from now on (dependencies met, begin time reached)."""
+
+    job_id: JobId
+
+
+class DependencyChanged(EventBase, tag="depend"):
+    """Some clauses are fulfilled or have failed for good; `clauses` is the rest."""
+
+    job_id: JobId
+    clauses: tuple[Clause, ...]
+    never: bool = False
+
+
+class JobWarned(EventBase, tag="warn"):
+    """The signal of --signal was ordered for this run."""
+
+    job_id: JobId
+
+
+class JobStopped(EventBase, tag="stop"):
+    """SIGSTOP (or SIGCONT) went to the whole job."""
+
+    job_id: JobId
+    stopped: bool
+
+
+class JobsPurged(EventBase, tag="purge"):
+    """Ended jobs older than MinJobAge left memory."""
+
+    job_ids: tuple[int, ...]
+
+
+class StepCreated(EventBase, tag="step"):
+    """A numbered step has its place in the allocation and is to be launched."""
+
+    step: Step
+
+
+class StepReported(EventBase, tag="stepresult"):
+    """One node says how its part of a step ended; the step goes on elsewhere."""
+
+    job_id: JobId
+    step_id: StepId
+    result: StepResult
+
+
+class StepFinished(EventBase, tag="stepdone"):
+    """The step has ended on all its nodes."""
+
+    job_id: JobId
+    step_id: StepId
+    record: StepRecord
+
+
+class NodeRegistered(EventBase, tag="register"):
+    """A node said what it is; the administrative state that follows from it."""
+
+    node: int
+    facts: NodeFacts
+    down: bool
+    drain: bool
+    invalid: bool
+    reason: str = ""
+    reason_uid: int = 0
+
+
+class NodeChanged(EventBase, tag="node"):
+    """Administrative or automatic change of a node's state."""
+
+    node: int
+    down: bool
+    drain: bool
+    fail: bool
+    reason: str = ""
+    reason_uid: int = 0
+    weight: int | None = None
+    features: tuple[str, ...] | None = None
+
+
+Event: TypeAlias = (
+    ConfigApplied
+    | JobSubmitted
+    | JobStarted
+    | ArrayMemberSplit
+    | KillOrdered
+    | StepKillOrdered
+    | JobFinished
+    | ArrayTasksCancelled
+    | JobRequeued
+    | NodesReleased
+    | JobHeld
+    | JobReleased
+    | JobChanged
+    | JobEligible
+    | DependencyChanged
+    | JobWarned
+    | JobStopped
+    | JobsPurged
+    | StepCreated
+    | StepReported
+    | StepFinished
+    | NodeRegistered
+    | NodeChanged
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+
+encode = _ENCODER.encode
+"""Event -> journal payload."""
+decode = _DECODER.decode
+"""Journal payload -> event; raises msgspec.ValidationError on what is no event."""

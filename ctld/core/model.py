@@ -1,0 +1,413 @@
+"""The controller's records: what a job, a node, a partition and a step are. Frozen; a change makes a new record.
+
+They are journaled and checkpointed as they stand (msgpack maps with defaults left out), so a new field needs a
+default, and a field is never given a second meaning. Numbers of whole sets (array members, cores) are kept as flat
+ranges `(lo, hi, lo, hi, ...)`, both ends inside: an array of a million members costs what one member costs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster.ids import NO_TASK, JobId, StepId, UnixTime
+
+Ranges = tuple[int, ...]
+"""Sorted disjoint ranges, flat: (lo, hi, lo, hi, ...), both ends inside."""
+
+UNLIMITED = -1
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Base of all stored records."""
+
+
+class Caller(Record):
+    """Who asks, as the kernel or the channel says; never taken from a message's body."""
+
+    uid: int
+    gid: int
+    admin: bool = False
+    """root or the controller's own user, on a host that may act for administrators."""
+    host: str = ""
+
+
+class GpuRequest(Record):
+    """A count of GPUs of one type (empty: any)."""
+
+    type: str
+    count: int
+
+
+class Request(Record):
+    """The shape of a job: what it needs, nothing about who or when. Equal shapes are one scheduling class."""
+
+    nodes_min: int = 1
+    nodes_max: int = 0
+    """0: not given (as many as needed)."""
+    ntasks: int = 0
+    """0: not given."""
+    ntasks_per_node: int = 0
+    cpus_per_task: int = 1
+    min_cpus: int = 0
+    """CPUs that each node must give at least (--mincpus)."""
+    memory_per_node_mib: int = -1
+    """-1: not given (configured default); 0: all memory of each node."""
+    memory_per_cpu_mib: int = 0
+    memory_per_gpu_mib: int = 0
+    tmp_mib: int = 0
+    gpus_per_node: tuple[GpuRequest, ...] = ()
+    gpus: tuple[GpuRequest, ...] = ()
+    """For the whole job."""
+    gpus_per_task: tuple[GpuRequest, ...] = ()
+    cpus_per_gpu: int = 0
+    ntasks_per_gpu: int = 0
+    constraint: str = ""
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    exclusive: str = ""
+    """"" | node | user."""
+    oversubscribe: bool = False
+    overcommit: bool = False
+
+
+class SignalSpec(Record):
+    """--signal: warn the job `seconds` before its end."""
+
+    signo: int
+    seconds: int = 60
+    shell_only: bool = False
+
+
+class ArraySpec(Record):
+    """An array as submitted; `Job.array_pending` says what of it has not started."""
+
+    tasks: Ranges
+    size: int
+    step: int = 1
+
+
+class Clause(Record):
+    """One dependency: `kind:job_id[_task][+minutes]`; singleton has job_id 0."""
+
+    kind: str
+    """after | afterany | afterok | afternotok | aftercorr | singleton."""
+    job_id: int = 0
+    task_id: int = NO_TASK
+    """A member of an array target; NO_TASK: the whole job or array."""
+    minutes: int = 0
+    failed: bool = False
+
+
+class JobSpec(Record):
+    """A job as its owner asked for it; shared by all members of an array."""
+
+    name: str
+    uid: int
+    gid: int
+    user: str
+    group: str
+    work_dir: str
+    request: Request
+    partitions: tuple[str, ...]
+    account: str = ""
+    qos: str = "normal"
+    batch: bool = True
+    """False: an allocation for srun (its step 0 ends the job)."""
+    script: bytes = b""
+    """Hash of the script's blob."""
+    environment: bytes = b""
+    """Hash of the blob of the environment: NAME=value entries, each ended by NUL."""
+    script_args: tuple[str, ...] = ()
+    std_in: str = ""
+    std_out: str = ""
+    """Pattern as asked; empty: the default name."""
+    std_err: str = ""
+    open_mode: str = ""
+    """"a", "t" or empty (configured default)."""
+    command: str = ""
+    """Path of the script, for show job; empty for --wrap and standard input."""
+    submit_line: str = ""
+    submit_host: str = ""
+    sid: int = 0
+    comment: str = ""
+    wckey: str = ""
+    time_limit_minutes: int = 0
+    """As asked: 0 not given, -1 unlimited."""
+    begin_at: UnixTime = UnixTime(0)
+    signal: SignalSpec | None = None
+    requeue: bool = True
+    kill_invalid_depend: bool = False
+    array: ArraySpec | None = None
+    umask: int = 0o022
+    rlimits: dict[str, int] = {}
+    """Soft limits to set in the job by lower-case name without RLIMIT_: {"nofile": 1024}; -1 is infinity."""
+    export: str = ""
+    """Text of --export unless ALL: goes into SLURM_EXPORT_ENV."""
+    get_user_env: bool = False
+    echo: dict[str, str] = {}
+    """SLURM_* variables that repeat given options inside the job (SLURM_GPUS, SLURM_NTASKS_PER_NODE, ...)."""
+
+
+class NodeShare(Record):
+    """What an allocation has on one node."""
+
+    node: int
+    """Index in the node table."""
+    cpus: int
+    cores: Ranges
+    """Core numbers (whole cores; each has ThreadsPerCore CPUs)."""
+    memory_mib: int = 0
+    gpus: Ranges = ()
+    """GPU indexes."""
+    tasks: int = 1
+
+
+class Allocation(Record):
+    """The nodes of a run, in node-table order."""
+
+    partition: str
+    shares: tuple[NodeShare, ...]
+    planned_by: str = "Main"
+    """Main or Backfill: which pass started it."""
+
+
+class Kill(Record):
+    """An order to end a run: TERM, then KILL after KillWait (or KILL at once)."""
+
+    state: int
+    """Base state that the run will end in (CANCELLED, TIMEOUT, NODE_FAIL, ...)."""
+    at: UnixTime
+    by: int = -1
+    """uid of who cancelled it."""
+    why: str = "SIGNAL"
+    """SIGNAL (scancel), TIME LIMIT, JOB REQUEUE, NODE FAILURE: the words of the line on the job's stderr."""
+    now: bool = False
+    """KILL at once."""
+    requeue: bool = False
+    """The job goes back to the queue when the run has ended."""
+    hold: bool = False
+    """... and is held there."""
+
+
+class Job(Record):
+    """A job: its spec and all that has become of it. A pending array is one record."""
+
+    id: JobId
+    spec: JobSpec
+    submitted_at: UnixTime
+    priority: int
+    """Larger first; 0 means held."""
+    state: int = 0
+    """A muster.states.JobState."""
+    flags: int = 0
+    nice: int = 0
+    hold: str = ""
+    """"" | user | admin."""
+    eligible_at: UnixTime = UnixTime(0)
+    """First time it could start as far as dependencies, begin time and holds go; 0: not yet."""
+    begin_at: UnixTime = UnixTime(0)
+    started_at: UnixTime = UnixTime(0)
+    ended_at: UnixTime = UnixTime(0)
+    limit_seconds: int = UNLIMITED
+    """In force for the run (or for the next one)."""
+    array_job_id: int = 0
+    """0: no array. The record that keeps the array's own id is its pending rest, and later its last member."""
+    array_task_id: int = NO_TASK
+    array_pending: Ranges = ()
+    array_limit: int = 0
+    """Most members that may run at once; 0: no limit."""
+    clauses: tuple[Clause, ...] = ()
+    """Dependencies not yet fulfilled."""
+    clauses_any: bool = False
+    """One of them suffices (written with ?)."""
+    restarts: int = 0
+    alloc: Allocation | None = None
+    kill: Kill | None = None
+    completing: tuple[int, ...] = ()
+    """Node indexes that have not yet said that nothing of the run is left there."""
+    exit_status: int = 0
+    """Wait status word: code << 8 | signal."""
+    derived_status: int = 0
+    reason: str = ""
+    """Why it ended, or a lasting reason of a pending job; passing reasons are an overlay outside the state."""
+    state_text: str = ""
+    """Free text that replaces the reason where it is shown."""
+    failed_node: str = ""
+    next_step: int = 0
+    warned: bool = False
+    """--signal was sent in this run."""
+
+
+class Step(Record):
+    """A numbered step (srun). The batch script is no Step record: it begins and ends with its run."""
+
+    job_id: JobId
+    step_id: StepId
+    name: str
+    uid: int
+    created_at: UnixTime
+    shares: tuple[NodeShare, ...]
+    """`tasks` holds the task count on each node; cpus/cores/gpus what the step may use there."""
+    ntasks: int
+    cpus_per_task: int = 1
+    argv: tuple[str, ...] = ()
+    ranks: tuple[Ranges, ...] = ()
+    """Ranks on each node of `shares`, as ranges."""
+    overlap: bool = False
+    limit_seconds: int = UNLIMITED
+    launch: bytes = b""
+    """msgpack of the launch options that only the nodes need (environment hash, stdio modes, umask, ...)."""
+    kill: Kill | None = None
+    kill_on_bad_exit: bool = False
+    results: tuple[StepResult, ...] = ()
+    """One for each node that has reported."""
+
+
+class TaskResult(Record):
+    """How one task ended."""
+
+    rank: int
+    status: int
+    """Wait status word."""
+
+
+class StepResult(Record):
+    """What one node says of a step that ended there."""
+
+    node: int
+    tasks: tuple[TaskResult, ...] = ()
+    started_at: UnixTime = UnixTime(0)
+    ended_at: UnixTime = UnixTime(0)
+    user_ms: int = 0
+    system_ms: int = 0
+    max_rss_bytes: int = 0
+    oom: bool = False
+    error: str = ""
+    """Launch failure in one sentence; empty when the tasks ran."""
+
+
+class NodeSpec(Record):
+    """A node as configured."""
+
+    name: str
+    hostname: str = ""
+    addr: str = ""
+    port: int = 0
+    cpus: int = 1
+    boards: int = 1
+    sockets: int = 1
+    cores_per_socket: int = 1
+    threads_per_core: int = 1
+    memory_mib: int = 1
+    tmp_mib: int = 0
+    weight: int = 1
+    features: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """Type of each GPU by index; "" where no type is given."""
+    state: str = "UNKNOWN"
+    """State= of the node line: UNKNOWN, DOWN, DRAIN, FAIL, FUTURE."""
+    reason: str = ""
+
+
+class NodeFacts(Record):
+    """What a node says of itself when it registers."""
+
+    hostname: str = ""
+    addr: str = ""
+    port: int = 0
+    version: str = ""
+    arch: str = ""
+    os: str = ""
+    boot_at: UnixTime = UnixTime(0)
+    agent_started_at: UnixTime = UnixTime(0)
+    cpus: int = 0
+    sockets: int = 0
+    cores_per_socket: int = 0
+    threads_per_core: int = 0
+    memory_mib: int = 0
+    tmp_mib: int = 0
+    gpus: tuple[str, ...] = ()
+
+
+class Node(Record):
+    """A node: configuration, registration, administrative state. Use is derived (`State.free`), reachability is an overlay."""
+
+    index: int
+    spec: NodeSpec
+    facts: NodeFacts | None = None
+    """None until the first registration."""
+    down: bool = False
+    drain: bool = False
+    fail: bool = False
+    invalid: bool = False
+    """Registered with less than configured."""
+    reason: str = ""
+    reason_uid: int = 0
+    reason_at: UnixTime = UnixTime(0)
+    last_busy_at: UnixTime = UnixTime(0)
+
+
+class PartitionSpec(Record):
+    """A partition."""
+
+    name: str
+    nodes: tuple[int, ...]
+    """Node indexes, ascending."""
+    default: bool = False
+    state: str = "UP"
+    max_minutes: int = UNLIMITED
+    default_minutes: int = 0
+    """0: not set (then max_minutes)."""
+    min_nodes: int = 0
+    max_nodes: int = UNLIMITED
+    priority_tier: int = 1
+    priority_job_factor: int = 1
+    allow_groups: tuple[str, ...] = ()
+    """Empty: all."""
+    allow_accounts: tuple[str, ...] = ()
+    deny_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    deny_qos: tuple[str, ...] = ()
+    exclusive: str = "NO"
+    """NO | NODE | USER."""
+    oversubscribe: str = "NO"
+    def_memory_per_node_mib: int = 0
+    def_memory_per_cpu_mib: int = 0
+    max_memory_per_node_mib: int = 0
+    max_memory_per_cpu_mib: int = 0
+    root_only: bool = False
+    disable_root_jobs: bool = False
+    hidden: bool = False
+
+
+class Settings(Record):
+    """The cluster-wide settings that decisions depend on (a part of the configuration, journaled with it)."""
+
+    cluster: str = "cluster"
+    first_job_id: int = 1
+    max_job_id: int = 67043328
+    max_job_count: int = 10000
+    max_array_size: int = 1001
+    max_step_count: int = 40000
+    max_tasks_per_node: int = 512
+    min_job_age_seconds: int = 300
+    kill_wait_seconds: int = 30
+    node_timeout_seconds: int = 300
+    batch_start_timeout_seconds: int = 10
+    requeue_delay_seconds: int = 120
+    max_batch_requeue: int = 5
+    job_requeue: bool = True
+    job_file_append: bool = False
+    kill_on_bad_exit: bool = False
+    kill_invalid_depend: bool = False
+    enforce_part_limits: str = "NO"
+    return_to_service: int = 0
+    over_time_minutes: int = 0
+    memory_consumable: bool = True
+    def_memory_per_node_mib: int = 0
+    def_memory_per_cpu_mib: int = 0
+    max_memory_per_node_mib: int = 0
+    max_memory_per_cpu_mib: int = 0
+    max_script_bytes: int = 4194304
+    gres_names: tuple[str, ...] = ("gpu",)
+    require_registration: bool = True

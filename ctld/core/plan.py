@@ -1,0 +1,51 @@
+"""What a scheduling pass gives back: starts, and for the jobs that wait a typed reason and a planned start.
+
+Starts become events (after a check against the state of that moment). Waits are an overlay: swapped in whole, never
+journaled, rebuilt after a restart. Jobs of one class that wait for the same reason need no entry each: the pass
+names the reason of a class, and `Plan.wait_of` finds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ctld.core.model import NodeShare
+from muster.ids import NO_TASK, JobId, UnixTime
+from muster.states import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start this job now on these nodes. `task_id`: the member to split off the pending array `job_id`."""
+
+    job_id: JobId
+    partition: str
+    shares: tuple[NodeShare, ...]
+    """In node-table order, with tasks placed."""
+    task_id: int = NO_TASK
+    planned_by: str = "Main"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a job waits, and when it is planned to start (0: not known)."""
+
+    reason: Reason
+    text: str = ""
+    """Free text that replaces the reason where it is shown (`ReqNodeNotAvail, UnavailableNodes:n[3-4]`)."""
+    start_at: UnixTime = UnixTime(0)
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One pass over the queue."""
+
+    made_at: UnixTime
+    starts: tuple[Start, ...] = ()
+    waits: dict[int, Wait] = field(default_factory=dict)
+    """By job id: for the jobs that were looked at one by one (heads, held ones, special reasons)."""
+    class_waits: dict[int, Wait] = field(default_factory=dict)
+    """By class id (`State.queue`): for all other pending jobs of the class."""
+    complete: bool = True
+    """False: the budget ran out; call again in the next turn."""

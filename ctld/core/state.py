@@ -1,0 +1,51 @@
+"""The whole state of the controller: records by id, and what is derived from them.
+
+Derived parts (`free`, `queue`, `by_array`, ...) are kept by `apply` together with the records, never stored, and
+rebuilt by `rebuild`; the invariants check that both agree.
+"""
+
+from __future__ import annotations
+
+from ctld.core.free import FreeTable
+from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
+from ctld.core.queue import Queue
+from muster.ids import JobId, UnixTime
+
+
+class State:
+    """Everything that the journal's events add up to."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.jobs: dict[int, Job] = {}
+        self.steps: dict[int, dict[int, Step]] = {}
+        """job id -> step id -> step that has not ended."""
+        self.nodes: list[Node] = []
+        self.partitions: dict[str, PartitionSpec] = {}
+        self.next_job_id: JobId = JobId(1)
+        self.at: UnixTime = UnixTime(0)
+        """Time of the newest event."""
+
+        # Derived.
+        self.node_index: dict[str, int] = {}
+        self.free = FreeTable()
+        self.queue = Queue()
+        """Pending jobs that may start as far as holds, dependencies and begin time go, by class."""
+        self.by_array: dict[int, set[int]] = {}
+        """Array job id -> ids of its members that have records (the array's own id included)."""
+        self.dependants: dict[int, set[int]] = {}
+        """Job id -> ids of pending jobs with a clause on it (0: those with singleton)."""
+        self.running: dict[int, None] = {}
+        """Ids of running jobs, in order of start."""
+        self.completing: dict[int, None] = {}
+        """Ids of ended or requeued jobs with nodes not yet released."""
+        self.node_jobs: list[dict[int, None]] = []
+        """For each node the ids of jobs that hold resources there."""
+        self.deferred: dict[int, None] = {}
+        """Ids of pending jobs that wait for time or dependency (not in `queue`), held ones included."""
+        self.ended: dict[int, None] = {}
+        """Ids of ended jobs, in order of their end (for purging)."""
+        self.users: dict[int, int] = {}
+        """uid -> number of jobs in memory that have not ended."""
+        self.members = 0
+        """Jobs in memory for MaxJobCount: an array counts each member."""
