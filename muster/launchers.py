@@ -1,11 +1,11 @@
 """Writes the commands into a directory of the PATH: `python -m muster.launchers BINDIR`.
 
-A shell loop calls squeue thousands of times, so a command's start is what its users wait for. The launchers
-that pip makes run `site` (which reads every .pth file) and import `re`: together they cost more than the whole
-command. Ours start Python isolated and without site (`-IS`), put the source tree first on `sys.path` and import
-one module; that is 0.3 ms above `python -I -S -c pass`. The price: such a command sees the standard library and
-Muster's own code, never site-packages. `muster`, the administrator's command, uses click and so gets an ordinary
-launcher.
+A shell loop calls squeue thousands of times, so a command's start is what its users wait for. The
+launchers that pip makes run `site` (which reads every .pth file) and import `re`: together they cost
+more than the whole command. Ours start Python isolated and without site (`-IS`), put the source tree
+first on `sys.path` and import one module; that is 0.3 ms above `python -I -S -c pass`. The price: such a
+command sees the standard library and Muster's own code, never site-packages. `muster`, the
+administrator's command, uses click and so gets an ordinary launcher.
 """
 
 from __future__ import annotations
