@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from muster.units import format_memory_mib
 
-_ORDER = {name: place for place, name in enumerate(("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"))}
+_ORDER = {
+    name: place for place, name in enumerate(("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"))
+}
 
 
 def format_tres(amounts: Mapping[str, int], *, alphabetical: bool = False) -> str:

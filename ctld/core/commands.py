@@ -33,7 +33,8 @@ class ApplyConfig:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Put a job into the queue. `dependency`, `array` and `time` texts are already parsed into the spec except the dependency text."""
+    """Put a job into the queue. `dependency`, `array` and `time` texts are already parsed into the spec
+    except the dependency text."""
 
     spec: JobSpec
     by: Caller
@@ -122,9 +123,9 @@ class NoteStopped:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node's stream came up. `runs` are the (job_id, run) of which it has anything, running or finished and not
-    yet acknowledged; runs that the state has on this node and that it does not know are ended (NODE_FAIL or requeue)
-    only if the node booted since, else launched again by the dispatcher."""
+    """A node's stream came up. `runs` are the (job_id, run) of which it has anything, running or finished and
+    not yet acknowledged; runs that the state has on this node and that it does not know are ended (NODE_FAIL
+    or requeue) only if the node booted since, else launched again by the dispatcher."""
 
     name: str
     facts: NodeFacts
@@ -141,7 +142,8 @@ class LoseNodes:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """`scontrol update NodeName=`: state word in upper case (DRAIN, DOWN, FAIL, RESUME, UNDRAIN, IDLE), reason, weight."""
+    """`scontrol update NodeName=`: state word in upper case (DRAIN, DOWN, FAIL, RESUME, UNDRAIN, IDLE),
+    reason, weight."""
 
     nodes: tuple[int, ...]
     by: Caller
@@ -153,14 +155,16 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
-    """Start what a scheduling pass chose; each start is checked against the state of this moment, stale ones are dropped."""
+    """Start what a scheduling pass chose; each start is checked against the state of this moment, stale ones
+    are dropped."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class FinishBatch:
-    """The batch step of a run has ended on its first node (or could not be launched: `error`). Nothing of the job is left on that node."""
+    """The batch step of a run has ended on its first node (or could not be launched: `error`). Nothing of the
+    job is left on that node."""
 
     job_id: JobId
     run: int
@@ -231,7 +235,8 @@ class FinishStep:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed: time limits, warnings, begin times, dependencies with minutes, purging of old jobs, orphaned allocations."""
+    """Time passed: time limits, warnings, begin times, dependencies with minutes, purging of old jobs,
+    orphaned allocations."""
 
     limit: int = 10_000
     """Most events to decide at once; the rest follows with the next tick."""

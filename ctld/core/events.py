@@ -1,6 +1,7 @@
 """Events: the facts that the journal holds, past tense, frozen. `apply` never refuses one.
 
-Every event has `at`, the time of the decision. The tag (`kind`) is what is stored; a class is never renamed on disk.
+Every event has `at`, the time of the decision. The tag (`kind`) is what is stored; a class is never renamed
+on disk.
 """
 
 from __future__ import annotations
@@ -32,23 +33,24 @@ class EventBase(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
     at: UnixTime
 
 
-class ConfigApplied(EventBase, tag="config"):
-    """Nodes, partitions and settings as configured from now on. Nodes are matched by name; the index is their place here."""
+class ConfigApplied(EventBase, frozen=True, tag="config"):
+    """Nodes, partitions and settings as configured from now on. Nodes are matched by name; the index is their
+    place here."""
 
     settings: Settings
     nodes: tuple[NodeSpec, ...]
     partitions: tuple[PartitionSpec, ...]
 
 
-class JobSubmitted(EventBase, tag="submit"):
+class JobSubmitted(EventBase, frozen=True, tag="submit"):
     """A job or a whole array is in the queue."""
 
     job: Job
 
 
-class JobStarted(EventBase, tag="start"):
-    """A run has got its nodes. With `task_id` the member was split off the array's pending rest `array_job_id`
-    (job_id equal to array_job_id: it was the last one and keeps the array's own id)."""
+class JobStarted(EventBase, frozen=True, tag="start"):
+    """A run has got its nodes. With `task_id` the member was split off the array's pending rest
+    `array_job_id` (job_id equal to array_job_id: it was the last one and keeps the array's own id)."""
 
     job_id: JobId
     alloc: Allocation
@@ -57,7 +59,7 @@ class JobStarted(EventBase, tag="start"):
     task_id: int = NO_TASK
 
 
-class ArrayMemberSplit(EventBase, tag="split"):
+class ArrayMemberSplit(EventBase, frozen=True, tag="split"):
     """A pending member got a record of its own (it was updated, held or released by itself)."""
 
     array_job_id: JobId
@@ -65,14 +67,14 @@ class ArrayMemberSplit(EventBase, tag="split"):
     job_id: JobId
 
 
-class KillOrdered(EventBase, tag="kill"):
+class KillOrdered(EventBase, frozen=True, tag="kill"):
     """A running job is to be ended on its nodes; repeated to them until its end is reported."""
 
     job_id: JobId
     kill: Kill
 
 
-class StepKillOrdered(EventBase, tag="stepkill"):
+class StepKillOrdered(EventBase, frozen=True, tag="stepkill"):
     """One step is to be ended."""
 
     job_id: JobId
@@ -80,11 +82,11 @@ class StepKillOrdered(EventBase, tag="stepkill"):
     kill: Kill
 
 
-class JobFinished(EventBase, tag="finish"):
+class JobFinished(EventBase, frozen=True, tag="finish"):
     """A job has ended (or was cancelled while pending: no record of an allocation then).
 
-    `completing` are the nodes of the run that have not yet said that nothing is left there. `record` and `steps`
-    carry the whole outcome for accounting. Open steps end with the run.
+    `completing` are the nodes of the run that have not yet said that nothing is left there. `record` and
+    `steps` carry the whole outcome for accounting. Open steps end with the run.
     """
 
     job_id: JobId
@@ -98,8 +100,9 @@ class JobFinished(EventBase, tag="finish"):
     completing: tuple[int, ...] = ()
 
 
-class ArrayTasksCancelled(EventBase, tag="untask"):
-    """Members that had not started were taken out of an array's pending rest; when none is left the record ends."""
+class ArrayTasksCancelled(EventBase, frozen=True, tag="untask"):
+    """Members that had not started were taken out of an array's pending rest; when none is left the record
+    ends."""
 
     job_id: JobId
     tasks: Ranges
@@ -107,8 +110,9 @@ class ArrayTasksCancelled(EventBase, tag="untask"):
     """One record for all of them (`array_tasks` names them)."""
 
 
-class JobRequeued(EventBase, tag="requeue"):
-    """The job is pending again, with one more restart; its last run is in `record` (absent when it had ended before)."""
+class JobRequeued(EventBase, frozen=True, tag="requeue"):
+    """The job is pending again, with one more restart; its last run is in `record` (absent when it had ended
+    before)."""
 
     job_id: JobId
     begin_at: UnixTime
@@ -122,14 +126,14 @@ class JobRequeued(EventBase, tag="requeue"):
     clauses: tuple[Clause, ...] = ()
 
 
-class NodesReleased(EventBase, tag="release"):
+class NodesReleased(EventBase, frozen=True, tag="release"):
     """Nothing of the ended run is left on these nodes: their resources are free."""
 
     job_id: JobId
     nodes: tuple[int, ...]
 
 
-class JobHeld(EventBase, tag="hold"):
+class JobHeld(EventBase, frozen=True, tag="hold"):
     """The job will not start until it is released; priority 0."""
 
     job_id: JobId
@@ -137,14 +141,14 @@ class JobHeld(EventBase, tag="hold"):
     """user | admin."""
 
 
-class JobReleased(EventBase, tag="unhold"):
+class JobReleased(EventBase, frozen=True, tag="unhold"):
     """The hold is gone."""
 
     job_id: JobId
     priority: int
 
 
-class JobChanged(EventBase, tag="change"):
+class JobChanged(EventBase, frozen=True, tag="change"):
     """Fields changed by `scontrol update`; None: unchanged."""
 
     job_id: JobId
@@ -162,13 +166,13 @@ class JobChanged(EventBase, tag="change"):
     requeue: bool | None = None
 
 
-class JobEligible(EventBase, tag="eligible"):
+class JobEligible(EventBase, frozen=True, tag="eligible"):
     """Nothing but resources stands in its way from now on (dependencies met, begin time reached)."""
 
     job_id: JobId
 
 
-class DependencyChanged(EventBase, tag="depend"):
+class DependencyChanged(EventBase, frozen=True, tag="depend"):
     """Some clauses are fulfilled or have failed for good; `clauses` is the rest."""
 
     job_id: JobId
@@ -176,32 +180,32 @@ class DependencyChanged(EventBase, tag="depend"):
     never: bool = False
 
 
-class JobWarned(EventBase, tag="warn"):
+class JobWarned(EventBase, frozen=True, tag="warn"):
     """The signal of --signal was ordered for this run."""
 
     job_id: JobId
 
 
-class JobStopped(EventBase, tag="stop"):
+class JobStopped(EventBase, frozen=True, tag="stop"):
     """SIGSTOP (or SIGCONT) went to the whole job."""
 
     job_id: JobId
     stopped: bool
 
 
-class JobsPurged(EventBase, tag="purge"):
+class JobsPurged(EventBase, frozen=True, tag="purge"):
     """Ended jobs older than MinJobAge left memory."""
 
     job_ids: tuple[int, ...]
 
 
-class StepCreated(EventBase, tag="step"):
+class StepCreated(EventBase, frozen=True, tag="step"):
     """A numbered step has its place in the allocation and is to be launched."""
 
     step: Step
 
 
-class StepReported(EventBase, tag="stepresult"):
+class StepReported(EventBase, frozen=True, tag="stepresult"):
     """One node says how its part of a step ended; the step goes on elsewhere."""
 
     job_id: JobId
@@ -209,7 +213,7 @@ class StepReported(EventBase, tag="stepresult"):
     result: StepResult
 
 
-class StepFinished(EventBase, tag="stepdone"):
+class StepFinished(EventBase, frozen=True, tag="stepdone"):
     """The step has ended on all its nodes."""
 
     job_id: JobId
@@ -217,7 +221,7 @@ class StepFinished(EventBase, tag="stepdone"):
     record: StepRecord
 
 
-class NodeRegistered(EventBase, tag="register"):
+class NodeRegistered(EventBase, frozen=True, tag="register"):
     """A node said what it is; the administrative state that follows from it."""
 
     node: int
@@ -229,7 +233,7 @@ class NodeRegistered(EventBase, tag="register"):
     reason_uid: int = 0
 
 
-class NodeChanged(EventBase, tag="node"):
+class NodeChanged(EventBase, frozen=True, tag="node"):
     """Administrative or automatic change of a node's state."""
 
     node: int

@@ -1,8 +1,10 @@
-"""The controller's records: what a job, a node, a partition and a step are. Frozen; a change makes a new record.
+"""The controller's records: what a job, a node, a partition and a step are. Frozen; a change makes a new
+record.
 
-They are journaled and checkpointed as they stand (msgpack maps with defaults left out), so a new field needs a
-default, and a field is never given a second meaning. Numbers of whole sets (array members, cores) are kept as flat
-ranges `(lo, hi, lo, hi, ...)`, both ends inside: an array of a million members costs what one member costs.
+They are journaled and checkpointed as they stand (msgpack maps with defaults left out), so a new field needs
+a default, and a field is never given a second meaning. Numbers of whole sets (array members, cores) are kept
+as flat ranges `(lo, hi, lo, hi, ...)`, both ends inside: an array of a million members costs what one member
+costs.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Base of all stored records."""
 
 
-class Caller(Record):
+class Caller(Record, frozen=True):
     """Who asks, as the kernel or the channel says; never taken from a message's body."""
 
     uid: int
@@ -31,14 +33,14 @@ class Caller(Record):
     host: str = ""
 
 
-class GpuRequest(Record):
+class GpuRequest(Record, frozen=True):
     """A count of GPUs of one type (empty: any)."""
 
     type: str
     count: int
 
 
-class Request(Record):
+class Request(Record, frozen=True):
     """The shape of a job: what it needs, nothing about who or when. Equal shapes are one scheduling class."""
 
     nodes_min: int = 1
@@ -70,7 +72,7 @@ class Request(Record):
     overcommit: bool = False
 
 
-class SignalSpec(Record):
+class SignalSpec(Record, frozen=True):
     """--signal: warn the job `seconds` before its end."""
 
     signo: int
@@ -78,7 +80,7 @@ class SignalSpec(Record):
     shell_only: bool = False
 
 
-class ArraySpec(Record):
+class ArraySpec(Record, frozen=True):
     """An array as submitted; `Job.array_pending` says what of it has not started."""
 
     tasks: Ranges
@@ -86,7 +88,7 @@ class ArraySpec(Record):
     step: int = 1
 
 
-class Clause(Record):
+class Clause(Record, frozen=True):
     """One dependency: `kind:job_id[_task][+minutes]`; singleton has job_id 0."""
 
     kind: str
@@ -98,7 +100,7 @@ class Clause(Record):
     failed: bool = False
 
 
-class JobSpec(Record):
+class JobSpec(Record, frozen=True):
     """A job as its owner asked for it; shared by all members of an array."""
 
     name: str
@@ -148,7 +150,7 @@ class JobSpec(Record):
     """SLURM_* variables that repeat given options inside the job (SLURM_GPUS, SLURM_NTASKS_PER_NODE, ...)."""
 
 
-class NodeShare(Record):
+class NodeShare(Record, frozen=True):
     """What an allocation has on one node."""
 
     node: int
@@ -162,7 +164,7 @@ class NodeShare(Record):
     tasks: int = 1
 
 
-class Allocation(Record):
+class Allocation(Record, frozen=True):
     """The nodes of a run, in node-table order."""
 
     partition: str
@@ -171,7 +173,7 @@ class Allocation(Record):
     """Main or Backfill: which pass started it."""
 
 
-class Kill(Record):
+class Kill(Record, frozen=True):
     """An order to end a run: TERM, then KILL after KillWait (or KILL at once)."""
 
     state: int
@@ -189,7 +191,7 @@ class Kill(Record):
     """... and is held there."""
 
 
-class Job(Record):
+class Job(Record, frozen=True):
     """A job: its spec and all that has become of it. A pending array is one record."""
 
     id: JobId
@@ -211,7 +213,8 @@ class Job(Record):
     limit_seconds: int = UNLIMITED
     """In force for the run (or for the next one)."""
     array_job_id: int = 0
-    """0: no array. The record that keeps the array's own id is its pending rest, and later its last member."""
+    """0: no array. The record that keeps the array's own id is its pending rest, and later its last
+    member."""
     array_task_id: int = NO_TASK
     array_pending: Ranges = ()
     array_limit: int = 0
@@ -229,7 +232,8 @@ class Job(Record):
     """Wait status word: code << 8 | signal."""
     derived_status: int = 0
     reason: str = ""
-    """Why it ended, or a lasting reason of a pending job; passing reasons are an overlay outside the state."""
+    """Why it ended, or a lasting reason of a pending job; passing reasons are an overlay outside the
+    state."""
     state_text: str = ""
     """Free text that replaces the reason where it is shown."""
     failed_node: str = ""
@@ -238,7 +242,7 @@ class Job(Record):
     """--signal was sent in this run."""
 
 
-class Step(Record):
+class Step(Record, frozen=True):
     """A numbered step (srun). The batch script is no Step record: it begins and ends with its run."""
 
     job_id: JobId
@@ -263,7 +267,7 @@ class Step(Record):
     """One for each node that has reported."""
 
 
-class TaskResult(Record):
+class TaskResult(Record, frozen=True):
     """How one task ended."""
 
     rank: int
@@ -271,7 +275,7 @@ class TaskResult(Record):
     """Wait status word."""
 
 
-class StepResult(Record):
+class StepResult(Record, frozen=True):
     """What one node says of a step that ended there."""
 
     node: int
@@ -286,7 +290,7 @@ class StepResult(Record):
     """Launch failure in one sentence; empty when the tasks ran."""
 
 
-class NodeSpec(Record):
+class NodeSpec(Record, frozen=True):
     """A node as configured."""
 
     name: str
@@ -309,7 +313,7 @@ class NodeSpec(Record):
     reason: str = ""
 
 
-class NodeFacts(Record):
+class NodeFacts(Record, frozen=True):
     """What a node says of itself when it registers."""
 
     hostname: str = ""
@@ -329,8 +333,9 @@ class NodeFacts(Record):
     gpus: tuple[str, ...] = ()
 
 
-class Node(Record):
-    """A node: configuration, registration, administrative state. Use is derived (`State.free`), reachability is an overlay."""
+class Node(Record, frozen=True):
+    """A node: configuration, registration, administrative state. Use is derived (`State.free`), reachability
+    is an overlay."""
 
     index: int
     spec: NodeSpec
@@ -347,7 +352,7 @@ class Node(Record):
     last_busy_at: UnixTime = UnixTime(0)
 
 
-class PartitionSpec(Record):
+class PartitionSpec(Record, frozen=True):
     """A partition."""
 
     name: str
@@ -380,7 +385,7 @@ class PartitionSpec(Record):
     hidden: bool = False
 
 
-class Settings(Record):
+class Settings(Record, frozen=True):
     """The cluster-wide settings that decisions depend on (a part of the configuration, journaled with it)."""
 
     cluster: str = "cluster"

@@ -1,8 +1,8 @@
 """What a scheduling pass gives back: starts, and for the jobs that wait a typed reason and a planned start.
 
-Starts become events (after a check against the state of that moment). Waits are an overlay: swapped in whole, never
-journaled, rebuilt after a restart. Jobs of one class that wait for the same reason need no entry each: the pass
-names the reason of a class, and `Plan.wait_of` finds it.
+Starts become events (after a check against the state of that moment). Waits are an overlay: swapped in whole,
+never journaled, rebuilt after a restart. Jobs of one class that wait for the same reason need no entry each:
+the pass names the reason of a class, and `Plan.wait_of` finds it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from ctld.core.model import NodeShare
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import Reason
+
+_UNKNOWN = UnixTime(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Wait:
     reason: Reason
     text: str = ""
     """Free text that replaces the reason where it is shown (`ReqNodeNotAvail, UnavailableNodes:n[3-4]`)."""
-    start_at: UnixTime = UnixTime(0)
+    start_at: UnixTime = _UNKNOWN
     nodes: tuple[int, ...] = ()
 
 
