@@ -1,7 +1,7 @@
 """The whole state of the controller: records by id, and what is derived from them.
 
-Derived parts (`free`, `queue`, `by_array`, ...) are kept by `apply` together with the records, never stored, and
-rebuilt by `rebuild`; the invariants check that both agree.
+Derived parts (`free`, `queue`, `by_array`, ...) are kept by `apply` together with the records, never stored,
+and rebuilt by `rebuild`; the invariants check that both agree.
 """
 
 from __future__ import annotations

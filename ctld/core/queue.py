@@ -1,0 +1,206 @@
+"""Pending jobs that could start, grouped in classes of equal shape.
+
+Real workloads have a hundred times fewer shapes than jobs, so a scheduling pass looks at the heads of
+classes. A class keeps its members sorted by (-priority, job id) in blocks, so that adding and removing cost
+microseconds and walking costs nothing extra, also with a hundred thousand members.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from ctld.core.model import Job, Request
+
+_BLOCK = 512
+"""Most order keys in one block; a block at the bound is cut into two."""
+_EMPTY_CLASSES = 4096
+"""Most classes without members that keep their number for when the shape comes back."""
+_ID_BITS = 32
+_ID_MASK = (1 << _ID_BITS) - 1
+_TOP = 1 << 40
+"""Above every priority, so that order keys are positive."""
+
+ClassKey = tuple[Request, tuple[str, ...], int, int]
+
+
+def order_key(priority: int, job_id: int) -> int:
+    """Give an integer that sorts by (-priority, job id)."""
+    return (_TOP - priority) << _ID_BITS | job_id
+
+
+def class_key(job: Job) -> ClassKey:
+    """Give what makes jobs interchangeable for the scheduler."""
+    request = job.spec.request
+    return (
+        request,
+        job.spec.partitions,
+        job.limit_seconds,
+        job.spec.uid if request.exclusive == "user" else -1,
+    )
+
+
+class JobClass:
+    """Pending jobs of one shape, walked in the order (-priority, job id)."""
+
+    __slots__ = ("_blocks", "_size", "id", "limit_seconds", "partitions", "request", "uid")
+
+    def __init__(self, number: int, key: ClassKey) -> None:
+        self.id = number
+        self.request, self.partitions, self.limit_seconds, self.uid = key
+        """`uid` is the owner's for exclusive=user, else -1."""
+        self._blocks: list[list[int]] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[int]:
+        """Walk the job ids in order. The class must not change meanwhile."""
+        for block in self._blocks:
+            for key in block:
+                yield key & _ID_MASK
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Walk (priority, job id) in order."""
+        for block in self._blocks:
+            for key in block:
+                yield _TOP - (key >> _ID_BITS), key & _ID_MASK
+
+    def keys(self) -> Iterator[int]:
+        """Walk the order keys: comparable between classes, least first (`order_key`)."""
+        for block in self._blocks:
+            yield from block
+
+    @property
+    def head(self) -> int:
+        """Job id of the first member; IndexError when empty."""
+        return self._blocks[0][0] & _ID_MASK
+
+    @property
+    def head_key(self) -> int:
+        """Order key of the first member, to compare heads of classes; IndexError when empty."""
+        return self._blocks[0][0]
+
+    @property
+    def head_priority(self) -> int:
+        """Priority of the first member; IndexError when empty."""
+        return _TOP - (self._blocks[0][0] >> _ID_BITS)
+
+    def insert(self, key: int) -> None:
+        """Add a member by its order key."""
+        blocks = self._blocks
+        self._size += 1
+        if not blocks:
+            blocks.append([key])
+            return
+        place = self._find(key)
+        block = blocks[place]
+        insort(block, key)
+        if len(block) > _BLOCK:
+            # A queue grows at its end: leave the full block whole and open a new one behind it.
+            cut = _BLOCK if block[-1] == key and place == len(blocks) - 1 else _BLOCK // 2
+            blocks.insert(place + 1, block[cut:])
+            del block[cut:]
+
+    def remove(self, key: int) -> None:
+        """Take a member out by its order key, which must be there."""
+        place = self._find(key)
+        block = self._blocks[place]
+        at = bisect_left(block, key)
+        if block[at] != key:
+            raise KeyError(key)
+        del block[at]
+        if not block:
+            del self._blocks[place]
+        self._size -= 1
+
+    def _find(self, key: int) -> int:
+        """Place of the first block that ends at or behind `key` (the last block when none does)."""
+        blocks = self._blocks
+        if key <= blocks[0][-1]:
+            return 0
+        low, high = 1, len(blocks) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if blocks[middle][-1] < key:
+                low = middle + 1
+            else:
+                high = middle
+        return min(low, len(blocks) - 1)
+
+
+class Queue:
+    """All pending startable jobs by class; an array's pending rest is one entry. Every change bumps
+    `version`."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.classes: dict[int, JobClass] = {}
+        """Class id -> class with at least one member."""
+        self._by_key: dict[ClassKey, JobClass] = {}
+        self._empty: dict[int, ClassKey] = {}
+        """Ids of classes without members, oldest first."""
+        self._places: dict[int, tuple[JobClass, int]] = {}
+        """Job id -> its class and order key."""
+        self._next_id = 1
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._places
+
+    def __iter__(self) -> Iterator[int]:
+        """Walk the ids of all queued jobs, in no particular order."""
+        return iter(self._places)
+
+    def add(self, job: Job) -> None:
+        """Queue a job; one that is queued already moves to its new class and place."""
+        if job.id in self._places:
+            self.discard(job.id)
+        key = class_key(job)
+        members = self._by_key.get(key)
+        if members is None:
+            members = self._by_key[key] = JobClass(self._next_id, key)
+            self._next_id += 1
+        if not members:
+            self._empty.pop(members.id, None)
+            self.classes[members.id] = members
+        order = order_key(job.priority, job.id)
+        members.insert(order)
+        self._places[job.id] = (members, order)
+        self.version += 1
+
+    def discard(self, job_id: int) -> None:
+        """Take a job out; nothing happens when it is not queued."""
+        place = self._places.pop(job_id, None)
+        if place is None:
+            return
+        members, order = place
+        members.remove(order)
+        if not members:
+            del self.classes[members.id]
+            self._empty[members.id] = (
+                members.request,
+                members.partitions,
+                members.limit_seconds,
+                members.uid,
+            )
+            if len(self._empty) > _EMPTY_CLASSES:
+                oldest = next(iter(self._empty))
+                del self._by_key[self._empty.pop(oldest)]
+        self.version += 1
+
+    def class_of(self, job_id: int) -> JobClass | None:
+        """Give the class of a queued job, None when it is not queued."""
+        place = self._places.get(job_id)
+        return place[0] if place else None
+
+    def contents(self) -> dict[ClassKey, list[tuple[int, int]]]:
+        """Give (priority, job id) in order by class, for comparing two queues (class ids differ after a
+        restart)."""
+        return {
+            (members.request, members.partitions, members.limit_seconds, members.uid): list(members.pairs())
+            for members in self.classes.values()
+        }

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import random
+
+from ctld.core.model import Job
+from ctld.core.queue import Queue
+from tests.builders import a_job
+
+
+def test_walks_by_priority_and_then_by_job_id() -> None:
+    queue = Queue()
+    for job in (a_job(1, priority=5), a_job(2, priority=9), a_job(3, priority=5), a_job(4, priority=9)):
+        queue.add(job)
+    (members,) = queue.classes.values()
+    assert list(members) == [2, 4, 1, 3]
+    assert (members.head, members.head_priority, len(members)) == (2, 9, 4)
+
+
+def test_keeps_the_order_of_thousands_through_adds_and_discards() -> None:
+    rng = random.Random(7)
+    queue = Queue()
+    kept: dict[int, Job] = {}
+    for job_id in range(1, 5001):
+        kept[job_id] = a_job(job_id, priority=rng.choice([1, 5, 9, 2**32 - 1]))
+        queue.add(kept[job_id])
+        if rng.random() < 0.4:
+            gone = rng.choice(list(kept))
+            del kept[gone]
+            queue.discard(gone)
+    (members,) = queue.classes.values()
+    assert list(members) == [job.id for job in sorted(kept.values(), key=lambda job: (-job.priority, job.id))]
+
+
+def test_shapes_are_classes_and_users_only_matter_when_nodes_are_kept_for_one() -> None:
+    queue = Queue()
+    queue.add(a_job(1, uid=1000))
+    queue.add(a_job(2, uid=1001))
+    queue.add(a_job(3, uid=1000, ntasks=2))
+    queue.add(a_job(4, uid=1000, exclusive="user"))
+    queue.add(a_job(5, uid=1001, exclusive="user"))
+    assert sorted(list(members) for members in queue.classes.values()) == [[1, 2], [3], [4], [5]]
+
+
+def test_a_class_keeps_its_number_when_its_shape_comes_back() -> None:
+    queue = Queue()
+    queue.add(a_job(1))
+    (number,) = queue.classes
+    queue.discard(1)
+    assert not queue.classes
+    queue.add(a_job(2))
+    assert list(queue.classes) == [number]
+
+
+def test_adding_again_moves_a_job_to_its_new_place() -> None:
+    queue = Queue()
+    queue.add(a_job(1, priority=5))
+    queue.add(a_job(2, priority=6))
+    queue.add(a_job(1, priority=7))
+    (members,) = queue.classes.values()
+    assert list(members) == [1, 2]
+    assert len(queue) == 2
