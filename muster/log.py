@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class _Format(logging.Formatter):
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 (stdlib's name)
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(record.created))
         return f"{text}.{int(record.msecs):03d}"
 
