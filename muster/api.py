@@ -1,0 +1,309 @@
+"""The user API's types: what clients send to the controller, and the form of an error answer.
+
+For daemons only; commands write their JSON by hand. Unknown fields are errors, so that no option is accepted and
+forgotten, and every text and list has a bound. `decode` turns what does not fit into one sentence that names the
+field and the bound.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from muster.errors import InvalidInput, MusterError, TooLarge
+
+MAX_SCRIPT_CHARACTERS = 64 * 1024 * 1024
+"""Hard bound of a script; `Settings.max_script_bytes` is the bound that an administrator sets below it."""
+MAX_ENVIRONMENT_BYTES = 16 * 1024 * 1024
+"""Most bytes of an environment in all."""
+
+Word = Annotated[str, Meta(max_length=1024)]
+"""A name, a count, a list of a few names."""
+Text = Annotated[str, Meta(max_length=65536)]
+"""Free text, a path, a host list."""
+Entry = Annotated[str, Meta(max_length=131072)]
+"""One argument or NAME=value: the kernel takes no longer one (MAX_ARG_STRLEN)."""
+Ids = Annotated[str, Meta(max_length=1048576)]
+"""A list of job ids."""
+Count = Annotated[int, Meta(ge=0, le=2147483647)]
+Limit = Annotated[int, Meta(ge=-1, le=2147483647)]
+"""Minutes; -1 is unlimited."""
+Mib = Annotated[int, Meta(ge=0, le=2**50)]
+Epoch = Annotated[int, Meta(ge=0, le=2**40)]
+"""Seconds since the epoch; 0 is not set."""
+Priority = Annotated[int, Meta(ge=0, le=4294967293)]
+Nice = Annotated[int, Meta(ge=-2147483645, le=2147483645)]
+Arguments = Annotated[list[Entry], Meta(max_length=65536)]
+Environment = Annotated[list[Entry], Meta(max_length=65536)]
+Names = Annotated[list[Word], Meta(max_length=10000)]
+Rlimits = Annotated[dict[Word, Annotated[int, Meta(ge=-1)]], Meta(max_length=32)]
+Echo = Annotated[dict[Word, Text], Meta(max_length=64)]
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of what a client may send."""
+
+
+class NodeSizes(Message, frozen=True):
+    """`--nodes=1,2,4`: one of these node counts."""
+
+    sizes: Annotated[list[Count], Meta(min_length=1, max_length=65536)]
+
+
+class JobRequest(Message, frozen=True):
+    """Body of POST /v1/jobs: the options that were given, and what the client knows of the place of submission.
+
+    The first group are values of job options as `muster.options` makes them; None is not given.
+    """
+
+    account: Word | None = None
+    array: Text | None = None
+    begin: Epoch | None = None
+    chdir: Text | None = None
+    comment: Text | None = None
+    constraint: Text | None = None
+    cpus_per_gpu: Count | None = None
+    cpus_per_task: Count | None = None
+    dependency: Text | None = None
+    error: Text | None = None
+    exclude: Text | None = None
+    exclusive: Word | None = None
+    """node, user; mcs and topo are refused by name."""
+    gpus: Text | None = None
+    gpus_per_node: Text | None = None
+    gpus_per_task: Text | None = None
+    gres: Text | None = None
+    hold: bool | None = None
+    immediate: Count | None = None
+    """Seconds within which the job must start, or it is cancelled."""
+    input: Text | None = None
+    job_name: Word | None = None
+    kill_on_invalid_dep: bool | None = None
+    mem: Mib | None = None
+    mem_per_cpu: Mib | None = None
+    mem_per_gpu: Mib | None = None
+    mincpus: Count | None = None
+    nice: Nice | None = None
+    nodelist: Text | None = None
+    nodes: Annotated[list[Count], Meta(min_length=2, max_length=2)] | NodeSizes | None = None
+    """[least, most]."""
+    ntasks: Count | None = None
+    ntasks_per_gpu: Count | None = None
+    ntasks_per_node: Count | None = None
+    open_mode: Literal["a", "t"] | None = None
+    output: Text | None = None
+    overcommit: bool | None = None
+    oversubscribe: bool | None = None
+    partition: Word | None = None
+    priority: Priority | Literal["TOP"] | None = None
+    qos: Word | None = None
+    requeue: bool | Literal["expedite"] | None = None
+    signal: Word | None = None
+    time_limit: Limit | None = None
+    """Minutes; 0 and -1 are unlimited."""
+    tmp: Mib | None = None
+    wckey: Word | None = None
+
+    batch: bool = True
+    """False: an allocation for a waiting srun or salloc."""
+    script: Annotated[str, Meta(max_length=MAX_SCRIPT_CHARACTERS)] = ""
+    script_args: Arguments = []
+    environment: Environment = []
+    """NAME=value entries."""
+    work_dir: Text = ""
+    """Where the client ran; `chdir` wins over it."""
+    submit_line: Annotated[str, Meta(max_length=1048576)] = ""
+    command: Text = ""
+    """Path of the script; empty for --wrap and standard input."""
+    umask: Annotated[int, Meta(ge=0, le=0o777)] = 0o022
+    rlimits: Rlimits = {}
+    """Soft limits by lower-case name without RLIMIT_; -1 is infinity."""
+    submit_host: Word = ""
+    sid: Count = 0
+    export: Text = ""
+    get_user_env: bool = False
+    echo: Echo = {}
+    """SLURM_* variables that repeat given options inside the job."""
+    test_only: bool = False
+    """Judge and estimate, submit nothing."""
+
+
+class CancelRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/cancel: these ids, and of them (or of all jobs) those that pass every filter."""
+
+    ids: Annotated[list[Ids], Meta(max_length=10000)] = []
+    """`5`, `5_3`, `5_[1-3,7]`, `5.0`."""
+    user: Word | None = None
+    """Name or number."""
+    name: Word | None = None
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    state: Word | None = None
+    """PENDING, RUNNING or SUSPENDED."""
+    nodelist: Text | None = None
+    wckey: Word | None = None
+    signal: Word | None = None
+    """Name or number; None: end the job."""
+    batch: bool = False
+    """Only the batch shell."""
+    full: bool = False
+    """The batch shell, its children and all steps."""
+
+
+class HoldRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/hold: ids, or `name=<job name>`."""
+
+    ids: Ids
+    as_user: bool = False
+    """uhold: the owner may release it."""
+
+
+class ReleaseRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/release: ids, or `name=<job name>`."""
+
+    ids: Ids
+
+
+class RequeueRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/requeue."""
+
+    ids: Ids
+    hold: bool = False
+    """requeuehold."""
+
+
+class UpdateJobRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/update; None: unchanged."""
+
+    ids: Ids | None = None
+    job_name: Word | None = None
+    """Select by name in place of ids."""
+    time_limit_minutes: Limit | None = None
+    time_limit_change_minutes: Annotated[int, Meta(ge=-2147483647, le=2147483647)] | None = None
+    """`+t` or `-t`: added to the limit in force."""
+    nice: Nice | None = None
+    priority: Priority | None = None
+    name: Word | None = None
+    comment: Text | None = None
+    begin: Epoch | None = None
+    dependency: Text | None = None
+    """Empty: none."""
+    array_limit: Count | None = None
+    """0: no limit."""
+    partition: Word | None = None
+    requeue: bool | None = None
+
+
+class UpdateNodeRequest(Message, frozen=True):
+    """Body of POST /v1/nodes/update."""
+
+    nodes: Text
+    """Host list."""
+    state: Word | None = None
+    """DRAIN, DOWN, FAIL, RESUME, UNDRAIN or IDLE."""
+    reason: Text | None = None
+    weight: Annotated[int, Meta(ge=0, le=4294967295)] | None = None
+    features: Text | None = None
+    """Comma separated; empty: none."""
+
+
+class StepCreateRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/{job_id}/steps: what srun asks for inside an allocation; None: inherited from the job."""
+
+    name: Word
+    argv: Arguments
+    nodes: Annotated[list[Count], Meta(min_length=2, max_length=2)] | None = None
+    ntasks: Count | None = None
+    ntasks_per_node: Count | None = None
+    cpus_per_task: Count | None = None
+    nodelist: Text | None = None
+    exclude: Text | None = None
+    relative: Count | None = None
+    exact: bool = False
+    overlap: bool = False
+    gpus: Text | None = None
+    gpus_per_node: Text | None = None
+    gpus_per_task: Text | None = None
+    gres: Text | None = None
+    mem: Mib | None = None
+    mem_per_cpu: Mib | None = None
+    time_limit: Limit | None = None
+    kill_on_bad_exit: bool | None = None
+    distribution: Word | None = None
+    environment: Environment = []
+    work_dir: Text = ""
+    umask: Annotated[int, Meta(ge=0, le=0o777)] = 0o022
+    rlimits: Rlimits = {}
+    input: Text | None = None
+    output: Text | None = None
+    error: Text | None = None
+    open_mode: Literal["a", "t"] | None = None
+    label: bool = False
+    unbuffered: bool = False
+    pty: bool = False
+    cpu_bind: Word | None = None
+    mpi: Word | None = None
+    multi_prog: bool = False
+    submit_line: Annotated[str, Meta(max_length=1048576)] = ""
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What went wrong; see `muster.errors`."""
+
+    code: str
+    sentence: str
+    hint: str = ""
+    slurm_code: int = 0
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The body of every answer that is no success."""
+
+    error: ErrorBody
+
+
+def error_answer(error: MusterError) -> ErrorAnswer:
+    """Make the answer that says this error."""
+    return ErrorAnswer(ErrorBody(error.code, error.sentence, error.hint, error.slurm_code))
+
+
+Body = TypeVar("Body", bound=Message)
+_DECODERS: dict[type[Message], msgspec.json.Decoder[Message]] = {}
+
+
+def decode(body: bytes, kind: type[Body]) -> Body:
+    """Read a request's JSON body.
+
+    Raises:
+        InvalidInput: no JSON, a missing or unknown field, or a value of the wrong kind.
+        TooLarge: a text or list over its bound.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    try:
+        found = decoder.decode(body or b"{}")
+    except msgspec.ValidationError as error:
+        raise _explained(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the request's body is no JSON: {error}") from None
+    assert isinstance(found, kind)
+    return found
+
+
+def _explained(text: str) -> MusterError:
+    """Turn msgspec's `Expected `str` of length <= 1024 - at `$.comment`` into a sentence of ours."""
+    what, at, place = text.partition(" - at `$")
+    field = place.rstrip("`").removeprefix(".")
+    where = f"field {field}" if at and field else "the request"
+    kind, bounded, bound = what.partition(" of length <= ")
+    if bounded:
+        unit = "characters" if "str" in kind else "entries"
+        return TooLarge(f"{where} is over its bound of {bound} {unit}")
+    if what.startswith("Object contains unknown field"):
+        name = what.rpartition("field ")[2].strip("`")
+        return InvalidInput(f"{where} has no field {name}", "client and controller may differ in version")
+    return InvalidInput(f"{where} cannot be read: {what[:1].lower()}{what[1:].replace('`', '')}")
