@@ -1,0 +1,278 @@
+"""Acting on the world: what durable events and the state owe to the nodes.
+
+Every order follows from the state. While a stream lives, each is sent once, when its event is durable; when a stream
+comes up (a new node, a restarted agent or controller), the node is told everything that is owed to it anew. Orders are
+idempotent on the node, keyed by job, run and step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from ctld.core.events import (
+    Event,
+    JobFinished,
+    JobRequeued,
+    JobStarted,
+    JobWarned,
+    KillOrdered,
+    StepCreated,
+    StepKillOrdered,
+)
+from ctld.core.model import Job, Step
+from ctld.core.state import State
+from ctld.loops.links import Link, Links
+from ctld.services import wire
+from muster.errors import Unavailable
+from muster.ids import BATCH_STEP
+from muster.states import JobState
+from muster.v1 import node_pb2
+
+log = logging.getLogger("ctld.dispatch")
+
+SIGNAL_SECONDS = 10.0
+"""How long a signal may take to be acknowledged by all its nodes."""
+
+Known = dict[tuple[int, int, int], bool]
+"""(job, run, step) -> still running, as a node said when it registered."""
+
+
+class Dispatcher:
+    """Turns durable events into orders on links."""
+
+    def __init__(self, state: State, links: Links) -> None:
+        self._state = state
+        self._links = links
+        self._serials = itertools.count(int(time.time() * 1000) << 12)
+        self._signals: dict[int, tuple[int, asyncio.Future[None]]] = {}
+        self._react: dict[type, Callable[[int, Event], None]] = {
+            JobStarted: lambda _, event: self._started(event.job_id),  # type: ignore[union-attr]
+            KillOrdered: lambda _, event: self._kill(event.job_id),  # type: ignore[union-attr]
+            JobFinished: lambda _, event: self._clean(event.job_id),  # type: ignore[union-attr]
+            JobRequeued: lambda _, event: self._clean(event.job_id),  # type: ignore[union-attr]
+            StepCreated: lambda _, event: self._step(event.step.job_id, event.step.step_id),  # type: ignore[union-attr]
+            StepKillOrdered: lambda _, event: self._end_step(event.job_id, event.step_id),  # type: ignore[union-attr]
+            JobWarned: lambda _, event: self._warn(event.job_id),  # type: ignore[union-attr]
+        }
+
+    def take(self, batch: Sequence[tuple[int, Event]]) -> None:
+        """Follow durable events (a subscriber of the store)."""
+        react = self._react
+        for number, event in batch:
+            reaction = react.get(type(event))
+            if reaction is not None:
+                reaction(number, event)
+
+    def owed(self, link: Link, known: Known) -> None:
+        """Tell a node that has just come up everything that the state owes it. All of the state must be durable.
+
+        Args:
+            link: its fresh link.
+            known: what the node has; a run that it has is not launched again.
+        """
+        state, node = self._state, link.node
+        for job_id in tuple(state.node_jobs[node]):
+            job = state.jobs[job_id]
+            if job.state == JobState.RUNNING:
+                if self._is_batch_host(job, node) and (job.id, job.restarts, int(BATCH_STEP)) not in known:
+                    link.launch(wire.batch_launch(state, job))
+                for step in state.steps.get(job_id, {}).values():
+                    place = _place(step, node)
+                    if place is None or any(result.node == node for result in step.results):
+                        continue
+                    if (job.id, job.restarts, int(step.step_id)) not in known:
+                        link.launch(wire.step_launch(state, job, step, place))
+                    if step.kill is not None:
+                        link.end_step(_end_step(job, step))
+                if job.kill is not None:
+                    link.end_run(_end_run(job, batch_alive=self._is_batch_host(job, node)))
+            elif node in job.completing:
+                link.end_run(_end_run(job, batch_alive=False))
+        for job_id, run, step_id in known:
+            if not self._belongs(job_id, run, node):
+                link.end_run(node_pb2.EndRun(job_id=job_id, run=run, now=True))
+                link.forget(job_id, run, step_id)
+
+    async def signal(self, job: Job, signo: int, scope: str, step_id: int = 0) -> None:
+        """Send a signal to a running job and return once every node of it has done so.
+
+        Args:
+            job: a running job.
+            signo: the signal's number.
+            scope: steps | batch | all | step.
+            step_id: for scope step.
+
+        Raises:
+            Unavailable: a node cannot be reached, or did not answer in time.
+        """
+        assert job.alloc is not None
+        shares = job.alloc.shares[:1] if scope == "batch" else job.alloc.shares
+        waits = []
+        for share in shares:
+            link = self._links.up.get(share.node)
+            if link is None:
+                name = self._state.nodes[share.node].spec.name
+                raise Unavailable("Communication connection failure", f"node {name} is not connected", slurm_code=1001)
+            serial = next(self._serials)
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._signals[serial] = (share.node, future)
+            waits.append((serial, future))
+            link.signal(
+                node_pb2.SignalOrder(
+                    serial=serial, job_id=job.id, run=job.restarts, signo=signo, scope=scope, step_id=step_id
+                )
+            )
+        try:
+            async with asyncio.timeout(SIGNAL_SECONDS):
+                for _, future in waits:
+                    await future
+        except TimeoutError:
+            raise Unavailable("Socket timed out on send/recv operation", slurm_code=5004) from None
+        finally:
+            for serial, _ in waits:
+                self._signals.pop(serial, None)
+
+    def signalled(self, serials: Iterable[int]) -> None:
+        """Note that a node has carried signal orders out."""
+        for serial in serials:
+            waiting = self._signals.pop(serial, None)
+            if waiting is not None and not waiting[1].done():
+                waiting[1].set_result(None)
+
+    def overdue(self, seconds: float) -> None:
+        """Launch again what was sent over a live stream and not begun for so long (the agent repeats nothing)."""
+        state, now = self._state, time.monotonic()
+        for link in self._links.up.values():
+            for key, sent in tuple(link.launched.items()):
+                if now - sent < seconds:
+                    continue
+                job_id, run, step_id = key
+                del link.launched[key]
+                job = state.jobs.get(job_id)
+                if job is None or job.state != JobState.RUNNING or job.restarts != run:
+                    continue
+                log.warning(
+                    "JobId=%d StepId=%d was not begun on %s in %d s: sent again", job_id, step_id, link.name, seconds
+                )
+                if step_id == BATCH_STEP:
+                    link.launch(wire.batch_launch(state, job))
+                elif (step := state.steps.get(job_id, {}).get(step_id)) is not None:
+                    place = _place(step, link.node)
+                    if place is not None:
+                        link.launch(wire.step_launch(state, job, step, place))
+
+    def _started(self, job_id: int) -> None:
+        job = self._state.jobs.get(job_id)
+        # The state may be ahead of what is durable: a run that has ended since needs no launch.
+        if job is None or job.state != JobState.RUNNING or job.alloc is None or not job.spec.batch:
+            return
+        link = self._links.up.get(job.alloc.shares[0].node)
+        if link is not None:
+            link.launch(wire.batch_launch(self._state, job))
+
+    def _kill(self, job_id: int) -> None:
+        job = self._state.jobs.get(job_id)
+        if job is None or job.kill is None or job.alloc is None:
+            return
+        for share in job.alloc.shares:
+            link = self._links.up.get(share.node)
+            if link is not None:
+                link.end_run(_end_run(job, batch_alive=self._is_batch_host(job, share.node)))
+
+    def _clean(self, job_id: int) -> None:
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            return
+        for node in job.completing:
+            link = self._links.up.get(node)
+            if link is not None:
+                link.end_run(_end_run(job, batch_alive=False))
+
+    def _step(self, job_id: int, step_id: int) -> None:
+        job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
+        if job is None or step is None or job.state != JobState.RUNNING:
+            return
+        for place, share in enumerate(step.shares):
+            link = self._links.up.get(share.node)
+            if link is not None:
+                link.launch(wire.step_launch(self._state, job, step, place))
+
+    def _end_step(self, job_id: int, step_id: int) -> None:
+        job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
+        if job is None or step is None or step.kill is None:
+            return
+        reported = {result.node for result in step.results}
+        for share in step.shares:
+            link = self._links.up.get(share.node)
+            if link is not None and share.node not in reported:
+                link.end_step(_end_step(job, step))
+
+    def _warn(self, job_id: int) -> None:
+        job = self._state.jobs.get(job_id)
+        if job is None or job.alloc is None or job.spec.signal is None or job.state != JobState.RUNNING:
+            return
+        warning = job.spec.signal
+        shares = job.alloc.shares[:1] if warning.shell_only else job.alloc.shares
+        for share in shares:
+            link = self._links.up.get(share.node)
+            if link is not None:
+                scope = "batch" if warning.shell_only else "steps"
+                link.signal(
+                    node_pb2.SignalOrder(
+                        serial=next(self._serials), job_id=job.id, run=job.restarts, signo=warning.signo, scope=scope
+                    )
+                )
+
+    def _is_batch_host(self, job: Job, node: int) -> bool:
+        return job.spec.batch and job.alloc is not None and job.alloc.shares[0].node == node
+
+    def _belongs(self, job_id: int, run: int, node: int) -> bool:
+        """Tell whether a run that a node has is one that the state has there."""
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            return False
+        if node in job.completing:
+            return True
+        return (
+            job.state == JobState.RUNNING
+            and job.restarts == run
+            and job.alloc is not None
+            and any(share.node == node for share in job.alloc.shares)
+        )
+
+
+def _place(step: Step, node: int) -> int | None:
+    for place, share in enumerate(step.shares):
+        if share.node == node:
+            return place
+    return None
+
+
+def _end_run(job: Job, *, batch_alive: bool) -> node_pb2.EndRun:
+    kill = job.kill
+    # While a requeued job still cleans up, the record already counts the next run.
+    run = job.restarts - 1 if job.completing and job.state == JobState.PENDING else job.restarts
+    return node_pb2.EndRun(
+        job_id=job.id,
+        run=run,
+        why=kill.why if kill is not None else "",
+        now=kill.now if kill is not None else False,
+        at=kill.at if kill is not None else 0,
+        batch_alive=batch_alive,
+    )
+
+
+def _end_step(job: Job, step: Step) -> node_pb2.EndStep:
+    assert step.kill is not None
+    return node_pb2.EndStep(
+        job_id=job.id,
+        run=job.restarts,
+        step_id=step.step_id,
+        why=step.kill.why,
+        now=step.kill.now,
+        at=step.kill.at,
+    )

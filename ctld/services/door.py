@@ -1,0 +1,169 @@
+"""The one door for people: routes, rights, and answers in JSON, whichever way a call comes.
+
+A call comes over this host's own Unix socket (`muster.local_socket`) or relayed by a node agent (`nodes.py`), both with
+the caller that a kernel named. Each route says who may call it on whose object; `tests/unit/ctld/services` walks that
+table. Handlers answer with a value that msgspec turns into JSON, or with JSON bytes of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from ctld.core.model import Caller
+from muster import errors
+from muster.local_socket import refusal_body
+
+log = logging.getLogger("ctld.door")
+
+Body = TypeVar("Body")
+
+
+class Right(StrEnum):
+    """Who may call a route."""
+
+    ANYONE = "anyone"
+    """Every user of the host; the answer holds nothing that users may not see."""
+    SELF = "self"
+    """Every user, for an object that becomes or is the caller's own by construction (submit)."""
+    OWNER = "owner"
+    """The owner of the object named, or an administrator; decided with the object at hand (`decide`)."""
+    ADMIN = "admin"
+    """root or the controller's own user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as a handler sees it."""
+
+    caller: Caller
+    parts: Mapping[str, str]
+    """The parts of the path that the pattern names: {"job": "5"}."""
+    query: Mapping[str, str]
+    body: bytes
+
+    def json(self, kind: type[Body]) -> Body:
+        """Read the body as this type; InvalidInput names the field that is wrong."""
+        try:
+            return msgspec.json.decode(self.body or b"{}", type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise errors.InvalidInput(f"the request's body is wrong: {error}") from error
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table: `pattern` has `{name}` for a variable part."""
+
+    method: str
+    pattern: str
+    right: Right
+    subject: str
+    """What the route is about: job, step, node, partition, cluster, history."""
+    handler: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and JSON."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Door:
+    """All routes; `answer` never raises for what a caller did."""
+
+    _fixed: dict[tuple[str, str], Route] = field(default_factory=dict)
+    _patterns: list[tuple[str, list[str], Route]] = field(default_factory=list)
+    closing: bool = False
+    """Set while the daemon stops: changes are refused, reads go on."""
+
+    def add(self, routes: Iterable[Route]) -> None:
+        """Take more routes; two of one method and pattern are a programmer's error."""
+        for route in routes:
+            segments = route.pattern.strip("/").split("/")
+            if any(segment.startswith("{") for segment in segments):
+                assert all((known, parts) != (route.method, segments) for known, parts, _ in self._patterns)
+                self._patterns.append((route.method, segments, route))
+            else:
+                assert (route.method, route.pattern) not in self._fixed
+                self._fixed[route.method, route.pattern] = route
+
+    def routes(self) -> list[Route]:
+        """Give all routes, for the table of rights and its test."""
+        return [*self._fixed.values(), *(route for _, _, route in self._patterns)]
+
+    async def answer(self, caller: Caller, method: str, target: str, body: bytes) -> Answer:
+        """Carry one call out.
+
+        Args:
+            caller: who asks, as the kernel or the channel said.
+            method: GET or POST.
+            target: path and query, percent-encoded.
+            body: as it came.
+        """
+        try:
+            path, _, query = target.partition("?")
+            route, parts = self._find(method, path)
+            if route.right is Right.ADMIN and not caller.admin:
+                raise errors.Denied(
+                    "Access/permission denied", f"{method} {path} needs an administrator", slurm_code=2002
+                )
+            if self.closing and method == "POST":
+                raise errors.Unavailable(
+                    "Unable to contact slurm controller (connect failure)", "it is stopping", slurm_code=1800
+                )
+            found = await route.handler(Call(caller, parts, _query(query), body))
+            return Answer(200, found if isinstance(found, bytes) else msgspec.json.encode(found))
+        except errors.MusterError as error:
+            return refusal(error)
+        except Exception:
+            # A bug, not the caller's doing: one request fails, the daemon and everybody else go on.
+            log.exception("a bug in %s %s", method, target)
+            return refusal(errors.MusterError("Slurm internal error, contact system administrator", slurm_code=2090))
+
+    def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        route = self._fixed.get((method, path))
+        if route is not None:
+            return route, {}
+        asked = path.strip("/").split("/")
+        for known_method, segments, candidate in self._patterns:
+            if known_method == method and len(segments) == len(asked):
+                parts = _match(segments, asked)
+                if parts is not None:
+                    return candidate, parts
+        raise errors.NotFound(f"there is no route {method} {path[:200]}", "is the command of another version?")
+
+
+def refusal(error: errors.MusterError) -> Answer:
+    """Give the answer that carries an error of the house."""
+    return Answer(error.http_status, refusal_body(error))
+
+
+def _match(segments: list[str], asked: list[str]) -> dict[str, str] | None:
+    parts: dict[str, str] = {}
+    for segment, text in zip(segments, asked, strict=True):
+        if segment.startswith("{"):
+            parts[segment[1:-1]] = unquote(text)
+        elif segment != text:
+            return None
+    return parts
+
+
+def _query(text: str) -> dict[str, str]:
+    if not text:
+        return {}
+    try:
+        return {name: values[-1] for name, values in parse_qs(text, keep_blank_values=True, max_num_fields=64).items()}
+    except ValueError as error:
+        raise errors.InvalidInput(f"the request's query is wrong: {error}") from error

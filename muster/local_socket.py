@@ -1,0 +1,106 @@
+"""A daemon's local socket: HTTP/1.1 over a Unix socket, the caller named by the kernel.
+
+Commands speak to it. aiohttp's low-level server parses; what a request means is for whoever answers it: the
+controller's door, or a node agent that relays. A connection may carry many requests.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from muster import errors
+
+BACKLOG = 1024
+MAX_BODY_BYTES = 32 << 20
+"""A script of max_script_size, an environment, and room; larger requests are refused by name."""
+
+AnswerCall = Callable[[int, int, str, str, bytes], Awaitable[tuple[int, bytes]]]
+"""(uid, gid, method, target, body) -> (HTTP status, JSON); never raises for what a caller did."""
+
+_UCRED = struct.Struct("3i")
+
+
+class LocalSocket:
+    """Serves calls on a Unix socket until closed."""
+
+    def __init__(self, path: Path, answer: AnswerCall) -> None:
+        self._path = path
+        self._answer = answer
+        self._runner: web.ServerRunner | None = None
+
+    async def open(self) -> None:
+        """Listen. A socket file that another process left is replaced; the socket is open to every user of the host."""
+        server = web.Server(
+            self._serve, max_field_size=16384, max_line_size=65536, access_log=None, keepalive_timeout=3600.0
+        )
+        self._runner = web.ServerRunner(server)
+        await self._runner.setup()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Bound under a temporary name and renamed, so that clients never find a gap.
+            temporary = self._path.with_name(self._path.name + ".new")
+            temporary.unlink(missing_ok=True)
+            listening.bind(str(temporary))
+            temporary.chmod(0o666)
+            listening.listen(BACKLOG)
+            temporary.rename(self._path)
+        except OSError as error:
+            listening.close()
+            raise errors.InvalidInput(f"cannot listen on the socket {self._path}: {error.strerror}") from error
+        listening.setblocking(False)
+        await web.SockSite(self._runner, listening, backlog=BACKLOG).start()
+
+    async def close(self) -> None:
+        """Stop listening; requests being answered are finished (2 s at most)."""
+        if self._runner is not None:
+            self._runner._shutdown_timeout = 2.0
+            await self._runner.cleanup()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            uid, gid = peer_of(request.protocol)
+            length = request.content_length
+            if length is not None and length > MAX_BODY_BYTES:
+                raise errors.TooLarge(f"the request is {length} bytes, more than the {MAX_BODY_BYTES} that are taken")
+            body = b""
+            if request.body_exists:
+                body = await _read(request)
+        except errors.MusterError as error:
+            response = web.Response(status=error.http_status, body=refusal_body(error), content_type="application/json")
+            response.force_close()
+            return response
+        status, answer = await self._answer(uid, gid, request.method, request.raw_path, body)
+        return web.Response(status=status, body=answer, content_type="application/json")
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    """Read a body that may come in pieces, up to the bound."""
+    data = bytearray()
+    async for chunk in request.content.iter_any():
+        data += chunk
+        if len(data) > MAX_BODY_BYTES:
+            raise errors.TooLarge(f"the request is more than the {MAX_BODY_BYTES} bytes that are taken")
+    return bytes(data)
+
+
+def refusal_body(error: errors.MusterError) -> bytes:
+    """Give the JSON that carries an error of the house to a client."""
+    said = {"code": error.code, "sentence": error.sentence, "hint": error.hint, "slurm_code": error.slurm_code}
+    return msgspec.json.encode({"error": said})
+
+
+def peer_of(protocol: RequestHandler) -> tuple[int, int]:
+    """Ask the kernel who is on the other side of a Unix socket: (uid, gid)."""
+    transport = protocol.transport
+    connection = None if transport is None else transport.get_extra_info("socket")
+    if connection is None:
+        raise errors.Unavailable("the connection is gone")
+    _, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return uid, gid
