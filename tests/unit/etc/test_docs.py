@@ -1,0 +1,35 @@
+"""The documents hold what they promise: their links lead to files, and CI runs the command that they name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_of_a_document_lead_to_files(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (document.parent / target).exists()]
+    assert not missing
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make demo", "make test"]
+
+
+def test_every_decision_has_its_four_parts() -> None:
+    decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [path.name[:4] for path in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    for path in decisions:
+        headings = re.findall(r"^## (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Decision", "Alternatives", "Consequences"], path.name
+
+
+def test_ci_runs_the_readmes_own_test_command() -> None:
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
