@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import ranges
-from ctld.core.model import Node, NodeShare, NodeSpec
+from ctld.core.model import Node, NodeShare, NodeSpec, PartitionSpec
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -30,6 +30,16 @@ def core_count(spec: NodeSpec) -> int:
 def cpus_per_core(spec: NodeSpec) -> int:
     """CPUs that come with one core: its threads, or 1 where CPUs= counts cores (fewer CPUs than threads)."""
     return max(1, spec.cpus // core_count(spec))
+
+
+def exclusive_mode(asked: str, partition: PartitionSpec | None) -> str:
+    """Tell how a job keeps its nodes: "" (shared), node, or user; the partition's Exclusive= adds to what was
+    asked."""
+    if asked == "node" or (partition is not None and partition.exclusive == "NODE"):
+        return "node"
+    if asked == "user" or (partition is not None and partition.exclusive == "USER"):
+        return "user"
+    return ""
 
 
 class FreeTable:
@@ -51,6 +61,9 @@ class FreeTable:
         """Jobs that hold something of the node."""
         self.owner: list[int] = []
         """uid that an exclusive=user job keeps the node for, or -1."""
+        self._all_cores: list[int] = []
+        self._all_gpus: list[int] = []
+        # A node may be configured smaller under a running job: what never was comes not back with the job.
         self._user_jobs: list[int] = []
         """exclusive=user jobs on the node; the last one to leave gives up the ownership."""
 
@@ -62,8 +75,10 @@ class FreeTable:
         size = len(nodes)
         self.cpus = np.fromiter((node.spec.cpus for node in nodes), np.int32, size)
         self.cores = [(1 << core_count(node.spec)) - 1 for node in nodes]
+        self._all_cores = list(self.cores)
         self.memory = np.fromiter((node.spec.memory_mib for node in nodes), np.int64, size)
         self.gpus = [(1 << len(node.spec.gpus)) - 1 for node in nodes]
+        self._all_gpus = list(self.gpus)
         self.gpu_count = np.fromiter((len(node.spec.gpus) for node in nodes), np.int32, size)
         self.jobs = np.zeros(size, np.int32)
         self.owner = [-1] * size
@@ -79,7 +94,7 @@ class FreeTable:
         self.cores[node] &= ~ranges.to_bitmap(share.cores)
         if share.gpus:
             self.gpus[node] &= ~ranges.to_bitmap(share.gpus)
-            self.gpu_count[node] -= ranges.count(share.gpus)
+            self.gpu_count[node] = self.gpus[node].bit_count()
         self.jobs[node] += 1
         if exclusive == "user":
             self.owner[node] = uid
@@ -91,10 +106,10 @@ class FreeTable:
         node = share.node
         self.cpus[node] += share.cpus
         self.memory[node] += share.memory_mib
-        self.cores[node] |= ranges.to_bitmap(share.cores)
+        self.cores[node] |= ranges.to_bitmap(share.cores) & self._all_cores[node]
         if share.gpus:
-            self.gpus[node] |= ranges.to_bitmap(share.gpus)
-            self.gpu_count[node] += ranges.count(share.gpus)
+            self.gpus[node] |= ranges.to_bitmap(share.gpus) & self._all_gpus[node]
+            self.gpu_count[node] = self.gpus[node].bit_count()
         self.jobs[node] -= 1
         if exclusive == "user":
             self._user_jobs[node] -= 1

@@ -29,26 +29,12 @@ def order_key(priority: int, job_id: int) -> int:
     return (_TOP - priority) << _ID_BITS | job_id
 
 
-def class_key(job: Job) -> ClassKey:
-    """Give what makes jobs interchangeable for the scheduler."""
-    request = job.spec.request
-    return (
-        request,
-        job.spec.partitions,
-        job.limit_seconds,
-        job.spec.uid if request.exclusive == "user" else -1,
-    )
+class SortedKeys:
+    """A sorted set of integers in blocks: adding and removing move at most one block."""
 
+    __slots__ = ("_blocks", "_size")
 
-class JobClass:
-    """Pending jobs of one shape, walked in the order (-priority, job id)."""
-
-    __slots__ = ("_blocks", "_size", "id", "limit_seconds", "partitions", "request", "uid")
-
-    def __init__(self, number: int, key: ClassKey) -> None:
-        self.id = number
-        self.request, self.partitions, self.limit_seconds, self.uid = key
-        """`uid` is the owner's for exclusive=user, else -1."""
+    def __init__(self) -> None:
         self._blocks: list[list[int]] = []
         self._size = 0
 
@@ -56,39 +42,17 @@ class JobClass:
         return self._size
 
     def __iter__(self) -> Iterator[int]:
-        """Walk the job ids in order. The class must not change meanwhile."""
-        for block in self._blocks:
-            for key in block:
-                yield key & _ID_MASK
-
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """Walk (priority, job id) in order."""
-        for block in self._blocks:
-            for key in block:
-                yield _TOP - (key >> _ID_BITS), key & _ID_MASK
-
-    def keys(self) -> Iterator[int]:
-        """Walk the order keys: comparable between classes, least first (`order_key`)."""
+        """Walk in ascending order. The set must not change meanwhile."""
         for block in self._blocks:
             yield from block
 
     @property
-    def head(self) -> int:
-        """Job id of the first member; IndexError when empty."""
-        return self._blocks[0][0] & _ID_MASK
-
-    @property
-    def head_key(self) -> int:
-        """Order key of the first member, to compare heads of classes; IndexError when empty."""
+    def least(self) -> int:
+        """The first key; IndexError when empty."""
         return self._blocks[0][0]
 
-    @property
-    def head_priority(self) -> int:
-        """Priority of the first member; IndexError when empty."""
-        return _TOP - (self._blocks[0][0] >> _ID_BITS)
-
     def insert(self, key: int) -> None:
-        """Add a member by its order key."""
+        """Add a key that is not there yet."""
         blocks = self._blocks
         self._size += 1
         if not blocks:
@@ -104,7 +68,7 @@ class JobClass:
             del block[cut:]
 
     def remove(self, key: int) -> None:
-        """Take a member out by its order key, which must be there."""
+        """Take a key out, which must be there."""
         place = self._find(key)
         block = self._blocks[place]
         at = bisect_left(block, key)
@@ -130,12 +94,55 @@ class JobClass:
         return min(low, len(blocks) - 1)
 
 
+class JobClass:
+    """Pending jobs of one shape, walked in the order (-priority, job id)."""
+
+    __slots__ = ("id", "limit_seconds", "order", "partitions", "request", "uid")
+
+    def __init__(self, number: int, key: ClassKey) -> None:
+        self.id = number
+        self.request, self.partitions, self.limit_seconds, self.uid = key
+        """`uid` is the owner's where nodes are kept for one user, else -1."""
+        self.order = SortedKeys()
+        """Order keys of the members (`order_key`): comparable between classes, least first."""
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[int]:
+        """Walk the job ids in order. The class must not change meanwhile."""
+        for key in self.order:
+            yield key & _ID_MASK
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Walk (priority, job id) in order."""
+        for key in self.order:
+            yield _TOP - (key >> _ID_BITS), key & _ID_MASK
+
+    @property
+    def head(self) -> int:
+        """Job id of the first member; IndexError when empty."""
+        return self.order.least & _ID_MASK
+
+    @property
+    def head_key(self) -> int:
+        """Order key of the first member, to compare heads of classes; IndexError when empty."""
+        return self.order.least
+
+    @property
+    def head_priority(self) -> int:
+        """Priority of the first member; IndexError when empty."""
+        return _TOP - (self.order.least >> _ID_BITS)
+
+
 class Queue:
     """All pending startable jobs by class; an array's pending rest is one entry. Every change bumps
     `version`."""
 
-    def __init__(self) -> None:
-        self.version = 0
+    def __init__(self, *, first_id: int = 1, version: int = 0) -> None:
+        self.version = version
+        self.next_id = first_id
+        """Number of the next new class; never given out twice."""
         self.classes: dict[int, JobClass] = {}
         """Class id -> class with at least one member."""
         self._by_key: dict[ClassKey, JobClass] = {}
@@ -143,7 +150,8 @@ class Queue:
         """Ids of classes without members, oldest first."""
         self._places: dict[int, tuple[JobClass, int]] = {}
         """Job id -> its class and order key."""
-        self._next_id = 1
+        self.kept_by_user: frozenset[str] = frozenset()
+        """Partitions whose nodes are kept for one user at a time (Exclusive=USER)."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -155,20 +163,28 @@ class Queue:
         """Walk the ids of all queued jobs, in no particular order."""
         return iter(self._places)
 
+    def class_key(self, job: Job) -> ClassKey:
+        """Give what makes jobs interchangeable for the scheduler."""
+        spec = job.spec
+        uid = -1
+        if spec.request.exclusive == "user" or not self.kept_by_user.isdisjoint(spec.partitions):
+            uid = spec.uid
+        return spec.request, spec.partitions, job.limit_seconds, uid
+
     def add(self, job: Job) -> None:
         """Queue a job; one that is queued already moves to its new class and place."""
         if job.id in self._places:
             self.discard(job.id)
-        key = class_key(job)
+        key = self.class_key(job)
         members = self._by_key.get(key)
         if members is None:
-            members = self._by_key[key] = JobClass(self._next_id, key)
-            self._next_id += 1
+            members = self._by_key[key] = JobClass(self.next_id, key)
+            self.next_id += 1
         if not members:
             self._empty.pop(members.id, None)
             self.classes[members.id] = members
         order = order_key(job.priority, job.id)
-        members.insert(order)
+        members.order.insert(order)
         self._places[job.id] = (members, order)
         self.version += 1
 
@@ -178,7 +194,7 @@ class Queue:
         if place is None:
             return
         members, order = place
-        members.remove(order)
+        members.order.remove(order)
         if not members:
             del self.classes[members.id]
             self._empty[members.id] = (

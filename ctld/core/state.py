@@ -6,6 +6,7 @@ and rebuilt by `rebuild`; the invariants check that both agree.
 
 from __future__ import annotations
 
+from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable
 from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
 from ctld.core.queue import Queue
@@ -25,6 +26,9 @@ class State:
         self.next_job_id: JobId = JobId(1)
         self.at: UnixTime = UnixTime(0)
         """Time of the newest event."""
+        self.array_status: dict[int, int] = {}
+        """Array job id -> worst exit status of its members that were purged, while other members are in
+        memory."""
 
         # Derived.
         self.node_index: dict[str, int] = {}
@@ -49,3 +53,11 @@ class State:
         """uid -> number of jobs in memory that have not ended."""
         self.members = 0
         """Jobs in memory for MaxJobCount: an array counts each member."""
+        self.array_running: dict[int, int] = {}
+        """Array job id -> number of its members that run."""
+        self.due = Deadlines()
+        """When a job next needs a tick: end of its limit, its warning, its begin time, its purge."""
+        self.timed: dict[int, None] = {}
+        """Ids of pending jobs with a clause `after:job+minutes`."""
+        self.interned: dict[object, object] = {}
+        """Equal parts of specs are kept once: part -> the one kept."""

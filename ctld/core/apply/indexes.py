@@ -1,0 +1,262 @@
+"""Keeps everything that State derives from its records, in one function that exchanges one job record for
+another.
+
+What a job means for each index is a function of its record (and of the settings), so that `rebuild` is the
+same code run over all records, and live and rebuilt state cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ctld.core import ranges
+from ctld.core.deadlines import Deadlines
+from ctld.core.free import FreeTable, exclusive_mode
+from ctld.core.model import Job, NodeShare
+from ctld.core.queue import Queue
+from ctld.core.state import State
+from muster.states import JobState
+
+PENDING = int(JobState.PENDING)
+SUSPENDED = int(JobState.SUSPENDED)
+
+_QUEUED, _DEFERRED, _RUNNING, _ENDED = range(4)
+
+
+def startable(job: Job) -> bool:
+    """Tell whether nothing but resources keeps a pending job from starting."""
+    return bool(job.eligible_at and job.priority and not job.hold and not job.clauses and not job.completing)
+
+
+def size(job: Job) -> int:
+    """Count the jobs that a record stands for: an array's pending rest counts each member."""
+    if job.array_pending and job.state == PENDING:
+        return ranges.count(job.array_pending)
+    return 1
+
+
+def held_shares(job: Job) -> tuple[NodeShare, ...]:
+    """Give what the job holds now: all of its allocation while it runs, then what its nodes have not
+    released."""
+    alloc = job.alloc
+    if alloc is None:
+        return ()
+    if PENDING < job.state <= SUSPENDED:
+        return alloc.shares
+    if not job.completing:
+        return ()
+    return tuple(share for share in alloc.shares if share.node in job.completing)
+
+
+def mode(state: State, job: Job) -> str:
+    """Tell how the job keeps its nodes (see `exclusive_mode`)."""
+    partition = state.partitions.get(job.alloc.partition) if job.alloc else None
+    return exclusive_mode(job.spec.request.exclusive, partition)
+
+
+def due_at(state: State, job: Job) -> int:
+    """Give the time at which a tick has something to do for this job; 0: never."""
+    settings = state.settings
+    if job.state == PENDING:
+        if job.eligible_at or job.clauses or job.hold or not job.priority:
+            return 0
+        return max(1, job.begin_at)
+    if job.state > SUSPENDED:
+        if job.completing or not settings.min_job_age_seconds:
+            return 0
+        return job.ended_at + settings.min_job_age_seconds
+    if job.kill is not None:
+        return 0  # Its end is ordered; the dispatcher repeats that until it is reported.
+    times = []
+    if job.limit_seconds >= 0:
+        ends_at = job.started_at + job.limit_seconds
+        if settings.over_time_minutes >= 0:
+            times.append(ends_at + 60 * settings.over_time_minutes)
+        if job.spec.signal is not None and not job.warned:
+            times.append(ends_at - job.spec.signal.seconds)
+    if not job.spec.batch and not job.next_step:
+        times.append(job.started_at + settings.batch_start_timeout_seconds)
+    return max(1, min(times)) if times else 0
+
+
+def put(state: State, old: Job | None, new: Job | None) -> None:
+    """Exchange a record: `old` leaves (None: there was none), `new` comes (None: it leaves memory)."""
+    job = new or old
+    assert job is not None, "there is a record to exchange"
+    job_id = job.id
+    if new is None:
+        del state.jobs[job_id]
+    else:
+        state.jobs[job_id] = new
+    _place(state, job_id, old, new)
+    _hold(state, old, new)
+    if (old.completing if old else ()) != (new.completing if new else ()):
+        if new and new.completing:
+            state.completing[job_id] = None
+        else:
+            state.completing.pop(job_id, None)
+    old_clauses = old.clauses if old and old.state == PENDING else ()
+    new_clauses = new.clauses if new and new.state == PENDING else ()
+    if old_clauses != new_clauses:
+        _depend(state, job_id, old, new)
+    _count(state, old, new)
+    state.due.set(job_id, due_at(state, new) if new else 0)
+
+
+def _kind(job: Job | None) -> int:
+    if job is None:
+        return -1
+    if job.state == PENDING:
+        return _QUEUED if startable(job) else _DEFERRED
+    return _RUNNING if job.state <= SUSPENDED else _ENDED
+
+
+def _place(state: State, job_id: int, old: Job | None, new: Job | None) -> None:
+    """Move the job between the queue and the ordered sets; a job that stays keeps its place there."""
+    before, after = _kind(old), _kind(new)
+    if before == after:
+        if after == _QUEUED and old is not None and new is not None and _moved(old, new):
+            state.queue.add(new)
+        return
+    if before == _QUEUED:
+        state.queue.discard(job_id)
+    elif before == _DEFERRED:
+        del state.deferred[job_id]
+    elif before == _RUNNING:
+        del state.running[job_id]
+    elif before == _ENDED:
+        del state.ended[job_id]
+    if after == _QUEUED:
+        assert new is not None, "a queued job has a record"
+        state.queue.add(new)
+    elif after == _DEFERRED:
+        state.deferred[job_id] = None
+    elif after == _RUNNING:
+        state.running[job_id] = None
+    elif after == _ENDED:
+        state.ended[job_id] = None
+
+
+def _moved(old: Job, new: Job) -> bool:
+    return (
+        old.priority != new.priority
+        or old.limit_seconds != new.limit_seconds
+        or (
+            old.spec is not new.spec
+            and (old.spec.request != new.spec.request or old.spec.partitions != new.spec.partitions)
+        )
+    )
+
+
+def _hold(state: State, old: Job | None, new: Job | None) -> None:
+    """Give back and take resources as the difference of what the two records hold."""
+    before = held_shares(old) if old else ()
+    after = held_shares(new) if new else ()
+    if before is after or before == after:
+        return
+    keep = {share.node for share in after}.intersection(share.node for share in before) if before and after else ()
+    if old is not None and before:
+        kept_how, uid = mode(state, old), old.spec.uid
+        for share in before:
+            if share.node not in keep:
+                state.free.give(share, uid, kept_how)
+                del state.node_jobs[share.node][old.id]
+    if new is not None and after:
+        kept_how, uid = mode(state, new), new.spec.uid
+        for share in after:
+            if share.node not in keep:
+                state.free.take(share, uid, kept_how)
+                state.node_jobs[share.node][new.id] = None
+
+
+def _depend(state: State, job_id: int, old: Job | None, new: Job | None) -> None:
+    if old is not None and old.state == PENDING:
+        for clause in old.clauses:
+            waiting = state.dependants.get(clause.job_id)
+            if waiting is not None:
+                waiting.discard(job_id)
+                if not waiting:
+                    del state.dependants[clause.job_id]
+    timed = False
+    if new is not None and new.state == PENDING:
+        for clause in new.clauses:
+            state.dependants.setdefault(clause.job_id, set()).add(job_id)
+            timed = timed or clause.minutes > 0
+    if timed:
+        state.timed[job_id] = None
+    else:
+        state.timed.pop(job_id, None)
+
+
+def _count(state: State, old: Job | None, new: Job | None) -> None:
+    old_size = size(old) if old else 0
+    new_size = size(new) if new else 0
+    if old_size != new_size:
+        state.members += new_size - old_size
+    old_alive = old_size if old and old.state <= SUSPENDED else 0
+    new_alive = new_size if new and new.state <= SUSPENDED else 0
+    if old_alive != new_alive:
+        job = new or old
+        assert job is not None, "there is a record to exchange"
+        _add(state.users, job.spec.uid, new_alive - old_alive)
+    array = (new.array_job_id if new else 0) or (old.array_job_id if old else 0)
+    if not array:
+        return
+    if old is None and new is not None:
+        state.by_array.setdefault(array, set()).add(new.id)
+    elif new is None and old is not None:
+        members = state.by_array[array]
+        members.discard(old.id)
+        if not members:
+            del state.by_array[array]
+    ran = old is not None and PENDING < old.state <= SUSPENDED
+    runs = new is not None and PENDING < new.state <= SUSPENDED
+    if ran != runs:
+        _add(state.array_running, array, 1 if runs else -1)
+
+
+def _add(counts: dict[int, int], key: int, amount: int) -> None:
+    total = counts.get(key, 0) + amount
+    if total:
+        counts[key] = total
+    else:
+        counts.pop(key, None)
+
+
+def rebuild(state: State) -> None:
+    """Make all derived parts anew from the records (after a checkpoint or a new configuration)."""
+    queue, table = state.queue, state.free
+    # The scheduler compares versions and class numbers: neither may ever come back with another meaning.
+    state.queue = Queue(first_id=queue.next_id, version=queue.version + 1)
+    state.queue.kept_by_user = frozenset(
+        partition.name for partition in state.partitions.values() if partition.exclusive == "USER"
+    )
+    state.free = FreeTable()
+    state.free.version = table.version
+    state.free.reset(state.nodes)
+    state.node_index = {node.spec.name: node.index for node in state.nodes}
+    state.node_jobs = [{} for _ in state.nodes]
+    state.by_array = {}
+    state.dependants = {}
+    state.running = {}
+    state.completing = {}
+    state.deferred = {}
+    state.ended = {}
+    state.users = {}
+    state.members = 0
+    state.array_running = {}
+    state.due = Deadlines()
+    state.timed = {}
+    for job in _in_order(list(state.jobs.values())):
+        put(state, None, job)
+
+
+def _in_order(jobs: Sequence[Job]) -> list[Job]:
+    """Order in which the ordered sets were filled: running by start, ended by end."""
+    return sorted(
+        jobs,
+        key=lambda job: (
+            job.ended_at if job.state > SUSPENDED else job.started_at if job.state > PENDING else job.submitted_at,
+            job.id,
+        ),
+    )
