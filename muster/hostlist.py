@@ -41,9 +41,7 @@ class HostlistError(InvalidInput):
 
     code = "INVALID_INPUT"
 
-    def __init__(
-        self, sentence: str, hint: str = "", *, range_message: str = "", fatal: bool = False
-    ) -> None:
+    def __init__(self, sentence: str, hint: str = "", *, range_message: str = "", fatal: bool = False) -> None:
         super().__init__(sentence, hint)
         self.range_message = range_message
         self.fatal = fatal
@@ -123,6 +121,11 @@ class Hostlist:
     def parse(text: str) -> Hostlist:
         """Read a list; separators are comma, blank, tab and newline. Raises HostlistError."""
         return Hostlist(_parse(text))
+
+    @staticmethod
+    def parse_file_text(text: str) -> Hostlist:
+        """Read the text of a host file: any separators, and `#` begins a comment up to the end of its line."""
+        return Hostlist.parse("\n".join([line.partition("#")[0] for line in text.split("\n")]))
 
     @staticmethod
     def of(names: Iterable[str]) -> Hostlist:
@@ -349,9 +352,7 @@ def _product(texts: list[str], brackets: list[list[tuple[int, int, int]]]) -> li
 def _parse_bracket(inner: str) -> list[tuple[int, int, int]]:
     if inner.count(",") >= MAX_RANGES_PER_BRACKET:
         message = "Too many ranges, can't process entire list"
-        raise HostlistError(
-            message, f"a bracket takes {MAX_RANGES_PER_BRACKET}", range_message=message, fatal=True
-        )
+        raise HostlistError(message, f"a bracket takes {MAX_RANGES_PER_BRACKET}", range_message=message, fatal=True)
     return [_parse_range(one) for one in inner.split(",")]
 
 
@@ -360,9 +361,7 @@ def _parse_range(text: str) -> tuple[int, int, int]:
     if dash and not last:
         last = first  # Slurm takes an empty upper end as the lower one
     if not _is_number(first) or (dash and not _is_number(last)) or max(len(first), len(last)) > _MAX_DIGITS:
-        raise _bad_range(
-            "Invalid range", text, "write a number, or first-last, between commas without blanks"
-        )
+        raise _bad_range("Invalid range", text, "write a number, or first-last, between commas without blanks")
     low = int(first)
     high = int(last) if dash else low
     if high < low:

@@ -13,13 +13,16 @@ from muster.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     Run = tuple[int, int, int]
     """(first, last, step): step 1 for a block or a lone member, 2 or more for at least three lone members."""
 
 INVALID_ARRAY = "Invalid job array specification"
 INVALID_ARRAY_CODE = 2081
+
+TASK_LIST_BYTES = 64
+MAX_TASK_LIST_BYTES = 4096
 
 _LEFT, _RIGHT = 1, 2
 
@@ -197,7 +200,13 @@ def parse_array(text: str, max_array_size: int) -> tuple[IdSet, int]:
     return _joined(runs), _leading_number(after) if percent else 0
 
 
-def format_task_list(tasks: IdSet, limit: int, max_bytes: int = 64) -> str:
+def task_list_bytes(environ: Mapping[str, str]) -> int:
+    """Give the `max_bytes` that SLURM_BITSTR_LEN asks for: 0 prints all, at most 4096, 64 if unset or no number."""
+    asked = environ.get("SLURM_BITSTR_LEN", "")
+    return min(int(asked), MAX_TASK_LIST_BYTES) if _is_number(asked) else TASK_LIST_BYTES
+
+
+def format_task_list(tasks: IdSet, limit: int, max_bytes: int = TASK_LIST_BYTES) -> str:
     """Give the text between the brackets of `A_[...]`: `0-3,7%2`.
 
     More than 5 evenly spaced tasks that span more than 10 read `first-last:step`. As Slurm writes into a buffer of

@@ -20,9 +20,7 @@ ranges = st.builds(
     st.integers(0, 12),
     st.integers(0, 4),
 )
-brackets = st.lists(st.one_of(numbers, ranges), min_size=1, max_size=4).map(
-    lambda parts: "[" + ",".join(parts) + "]"
-)
+brackets = st.lists(st.one_of(numbers, ranges), min_size=1, max_size=4).map(lambda parts: "[" + ",".join(parts) + "]")
 items = st.one_of(
     names,
     st.builds(

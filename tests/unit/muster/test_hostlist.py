@@ -187,6 +187,11 @@ def test_nth_counts_from_zero_in_list_order() -> None:
         hostlist.nth("n[1-3]", 3)
 
 
+def test_a_host_file_may_have_comments() -> None:
+    text = "# two racks\nn1, n2 # n7\n\n  n[3-4]\tlogin\n"
+    assert str(Hostlist.parse_file_text(text)) == "n[1-4],login"
+
+
 def test_taking_a_host_out_of_a_range_splits_it() -> None:
     assert str(Hostlist.parse("n[1-5],x").without("n3")) == "n[1-2,4-5],x"
     assert str(Hostlist.parse("n[1-5],x").without("x").without("n1").without("n9")) == "n[2-5]"

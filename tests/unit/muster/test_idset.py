@@ -7,7 +7,7 @@ import time
 import pytest
 
 from muster.errors import InvalidInput
-from muster.idset import IdSet, format_task_list, parse_array
+from muster.idset import IdSet, format_task_list, parse_array, task_list_bytes
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,14 @@ def test_a_long_task_list_is_cut_with_dots_before_the_limit() -> None:
     fits = IdSet.from_iterable([1, *range(10, 50, 2)])
     assert len(format_task_list(fits, 0)) == 61
     assert format_task_list(IdSet.from_iterable([*fits, 63]), 0).endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"), [("", 64), ("0", 0), ("200", 200), ("9999", 4096), ("-1", 64), ("x", 64), ("9" * 5000, 64)]
+)
+def test_the_environment_chooses_the_length_of_task_lists(asked: str, size: int) -> None:
+    assert task_list_bytes({"SLURM_BITSTR_LEN": asked}) == size
+    assert task_list_bytes({}) == 64
 
 
 def test_a_set_is_one_run_whatever_its_size() -> None:
