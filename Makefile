@@ -71,7 +71,7 @@ $(installed): pyproject.toml muster/launchers.py $(moved)
 		exit 1
 	fi
 	echo "==> .venv with $$($$base -c 'import sys; print("Python", sys.version.split()[0], "of", sys.executable)')"
-	if [ "$$(cat .venv/.home 2>/dev/null)" != "$(CURDIR)" ]; then rm -rf .venv; fi
+	if [ -e .venv/.home ] && [ "$$(cat .venv/.home)" != "$(CURDIR)" ]; then rm -rf .venv; fi
 	if ! $(python) -m pip --version >/dev/null 2>&1; then "$$base" -m venv .venv; fi
 	echo "==> dependencies (from pyproject.toml)"
 	$(call install,project["dependencies"])
