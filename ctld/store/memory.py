@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from hashlib import blake2b
 
+from ctld.store.blobfile import hash_of
 from muster.errors import NotFound
 
 
@@ -35,6 +36,7 @@ class MemoryJournal:
         self.first_number = after + 1
         self._log_id = log_id
         self._callbacks: list[Callable[[int], None]] = []
+        self._telling = False
 
     @property
     def log_id(self) -> str:
@@ -56,8 +58,12 @@ class MemoryJournal:
         assert payloads, "an append has at least one event"
         self.events.extend(payloads)
         self.blobs.update(blobs)
-        for callback in self._callbacks:
-            callback(self.last_queued)
+        if self._callbacks and not self._telling:
+            try:
+                asyncio.get_running_loop().call_soon(self._tell)
+                self._telling = True
+            except RuntimeError:  # no loop runs: a plain synchronous test
+                self._tell()
         return _Done(self.last_queued)
 
     async def wait_durable(self, number: int) -> None:
@@ -65,7 +71,7 @@ class MemoryJournal:
         assert number <= self.last_queued, f"event {number} has not been appended"
 
     def on_durable(self, callback: Callable[[int], None]) -> None:
-        """Have `callback` called by each append."""
+        """Have `callback` called in the loop's next turn after appends (at once where no loop runs)."""
         self._callbacks.append(callback)
 
     def on_failure(self, callback: Callable[[Exception], None]) -> None:
@@ -78,6 +84,11 @@ class MemoryJournal:
                 f"event {from_number} is no longer in the journal, which begins with event {self.first_number}"
             )
         yield from enumerate(self.events[from_number - self.first_number :], from_number)
+
+    def _tell(self) -> None:
+        self._telling = False
+        for callback in self._callbacks:
+            callback(self.last_queued)
 
     def ensure_room(self, nbytes: int) -> None:
         """There is always room."""
@@ -100,7 +111,7 @@ class MemoryBlobs:
 
     def put(self, data: bytes) -> tuple[bytes, tuple[bytes, bytes] | None]:
         """The hash of `data`, and what to append where it is new."""
-        digest = blake2b(data, digest_size=16).digest()
+        digest = hash_of(data)
         return digest, None if digest in self._journal.blobs else (digest, data)
 
     def get(self, digest: bytes) -> bytes:

@@ -54,3 +54,16 @@ class JournalPort(Protocol):
 
     async def close(self) -> None:
         """Bring what is queued to disk and stop."""
+
+
+class BlobPort(Protocol):
+    """Scripts and environments by content hash."""
+
+    def put(self, data: bytes) -> tuple[bytes, tuple[bytes, bytes] | None]:
+        """Hash `data`; give its hash and, where it is new, the record to append in front of the event that names it.
+
+        Put and append without an await in between.
+        """
+
+    def get(self, digest: bytes) -> bytes:
+        """The bytes of a blob; NotFound where it is not stored, Damaged where they are not what was stored."""
