@@ -351,10 +351,32 @@ class TestDirectives:
         assert caught.value.lines[0] == "sbatch: option requires an argument -- 'N'"
 
 
-FORBIDDEN = (
-    "re enum dataclasses typing json socket signal argparse asyncio subprocess inspect collections functools "
-    "pathlib tempfile shutil datetime msgspec grpc google click numpy http logging"
-).split()
+FORBIDDEN = [
+    "re",
+    "enum",
+    "dataclasses",
+    "typing",
+    "json",
+    "socket",
+    "signal",
+    "argparse",
+    "asyncio",
+    "subprocess",
+    "inspect",
+    "collections",
+    "functools",
+    "pathlib",
+    "tempfile",
+    "shutil",
+    "datetime",
+    "msgspec",
+    "grpc",
+    "google",
+    "click",
+    "numpy",
+    "http",
+    "logging",
+]
 
 
 def test_commands_import_nothing_costly_with_the_options(tmp_path: Path) -> None:
