@@ -1,5 +1,7 @@
 """Blob files `blobs-<n>.dat`: what a checkpoint moves out of the journal, with an index at the end.
 
+One that a later compaction has emptied is kept for the older checkpoint, as `blobs-<n>.until-<event number>.dat`.
+
     header   magic 8, version u32, crc32 u32
     record   as a BLOB of the journal (segments.py), salt and number 0
     index    for each record: hash 16, offset u64
@@ -45,13 +47,20 @@ def blob_path(directory: Path, serial: int) -> Path:
     return directory / f"blobs-{serial}.dat"
 
 
-def blob_serials(directory: Path) -> list[int]:
-    """Numbers of the blob files in `directory`, ascending."""
-    return sorted(
-        int(name[6:-4])
-        for name in os.listdir(directory)
-        if name.startswith("blobs-") and name.endswith(".dat") and name[6:-4].isdigit()
-    )
+def retired_path(directory: Path, serial: int, until: int) -> Path:
+    """Its name once a compaction has emptied it: no checkpoint from event `until` on needs it."""
+    return directory / f"blobs-{serial}.until-{until}.dat"
+
+
+def blob_files(directory: Path) -> list[tuple[Path, int, int | None]]:
+    """The blob files in `directory` as (path, serial, until): the retired ones first, then by serial."""
+    found: list[tuple[Path, int, int | None]] = []
+    for name in os.listdir(directory):
+        if name.startswith("blobs-") and name.endswith(".dat"):
+            serial, dot, until = name[6:-4].partition(".until-")
+            if serial.isdigit() and until.isdigit() == bool(dot):
+                found.append((directory / name, int(serial), int(until) if dot else None))
+    return sorted(found, key=lambda file: (file[2] is None, file[1]))
 
 
 def read_blob(fd: int, path: Path, offset: int, digest: bytes) -> bytes:

@@ -11,7 +11,6 @@ kept, so that a fall back to it finds every blob that it names.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from array import array
@@ -21,11 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ctld.store.blobfile import BlobFileWriter, blob_path, blob_serials, hash_of, read_blob, read_index
+from ctld.store.blobfile import BlobFileWriter, blob_files, hash_of, read_blob, read_index, retired_path
 from ctld.store.segments import segment_path
 from muster.errors import Damaged, NotFound
-
-log = logging.getLogger(__name__)
 
 CACHE_BYTES = 8 << 20
 SLICE_BYTES = 4 << 20
@@ -43,14 +40,18 @@ class _File:
         path: a segment or a blob file.
         segment: which of the two.
         total: records of a blob file.
-        in_use: no compaction has emptied it yet (segments: always).
+        until: a compaction has emptied it: no checkpoint from this number on needs it.
+        serial: of a blob file.
+        gone: removed.
     """
 
     path: Path
     segment: bool
     total: int = 0
     fd: int = -1
-    in_use: bool = True
+    until: int | None = None
+    serial: int = 0
+    gone: bool = False
 
     def open(self) -> int:
         if self.fd < 0:
@@ -101,14 +102,13 @@ class BlobStore:
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached_bytes = 0
         self._cache_bytes = cache_bytes
-        self._obsolete: list[tuple[int, _File]] = []  # with the number of the first checkpoint that can do without
         self._next_serial = 1
         self._compacting = False
         self._live: Collection[bytes] | None = None
         self._fresh: set[bytes] = set()
         if directory.is_dir():
-            for serial in blob_serials(directory):
-                self._take_in(serial)
+            for path, serial, until in blob_files(directory):  # what lies in several is taken from the last
+                self._take_in(path, serial, until)
 
     def __len__(self) -> int:
         """How many blobs are stored."""
@@ -211,44 +211,50 @@ class BlobStore:
         assert self._compacting, "begin_compaction comes first, together with the snapshot"
         try:
             self._live = live
-            in_use = [slot for slot, file in enumerate(self._files) if not file.segment and file.in_use]
+            in_use = [slot for slot, file in enumerate(self._files) if not file.segment and file.until is None]
             held, forgotten = await self._sort_out(live)
             moving = self._choose(held)
             moved = await self._move(moving, held) if moving else 0
             for slot in in_use:
                 if slot in moving or slot not in held:
-                    self._files[slot].in_use = False
-                    self._obsolete.append((number, self._files[slot]))
+                    await self._retire(self._files[slot], number)
             for file in self._files:
-                if file.segment or not file.in_use:
+                if file.segment or file.until is not None:
                     file.close()  # a segment that is still read is opened again
         finally:
             self.cancel_compaction()
         return Compaction(moved, forgotten)
 
     async def prune(self, number: int) -> None:
-        """Remove the blob files that no checkpoint from `number` on needs."""
-        gone = [file for since, file in self._obsolete if since <= number]
-        self._obsolete = [(since, file) for since, file in self._obsolete if since > number]
-        for file in gone:
-            await asyncio.to_thread(os.unlink, file.path)
+        """Remove the blob files that no checkpoint from `number` on needs.
+
+        To be called behind a compaction and its checkpoint, never at start: until a compaction has been, a new
+        submission may share a blob of a file that is kept for the older checkpoint only.
+        """
+        for file in self._files:
+            if file.until is not None and file.until <= number and not file.gone:
+                file.gone = True
+                file.close()
+                await asyncio.to_thread(os.unlink, file.path)
 
     def close(self) -> None:
         """Close all files."""
         for file in self._files:
             file.close()
 
-    def _take_in(self, serial: int) -> None:
+    def _take_in(self, path: Path, serial: int, until: int | None) -> None:
         """Add the index of a blob file found at start."""
-        path = blob_path(self._directory, serial)
-        slot = len(self._files)
-        base = slot << OFFSET_BITS
-        before = len(self._index)
+        base = len(self._files) << OFFSET_BITS
         found = [(digest, base | offset) for digest, offset in read_index(path)]
         self._index.update(found)
-        self._files.append(_File(path, segment=False, total=len(found)))
-        self._next_serial = serial + 1
-        log.debug("%s: %d blobs, %d of them new", path, len(found), len(self._index) - before)
+        self._files.append(_File(path, segment=False, total=len(found), serial=serial, until=until))
+        self._next_serial = max(self._next_serial, serial + 1)
+
+    async def _retire(self, file: _File, number: int) -> None:
+        """Have a file's name say how long it is kept, so that a restart knows it too."""
+        retired = retired_path(self._directory, file.serial, number)
+        await asyncio.to_thread(os.rename, file.path, retired)
+        file.path, file.until = retired, number
 
     def _remember(self, digest: bytes, data: bytes) -> None:
         """Keep a blob that was read in the cache, within its bound."""
@@ -285,11 +291,12 @@ class BlobStore:
 
     def _choose(self, held: dict[int, _Held]) -> set[int]:
         """Which files to empty: every segment, and the blob files that are not worth keeping."""
-        moving = {slot for slot in held if self._files[slot].segment}
+        files = self._files
+        moving = {slot for slot in held if files[slot].segment or files[slot].until is not None}
         moved = sum(len(held[slot].digests) for slot in moving)
         for slot in sorted(held.keys() - moving, key=lambda slot: len(held[slot].digests)):
             alive = len(held[slot].digests)
-            if alive * 2 < self._files[slot].total or alive <= moved:
+            if alive * 2 < files[slot].total or alive <= moved:
                 moving.add(slot)
                 moved += alive
         return moving
@@ -307,9 +314,9 @@ class BlobStore:
             raise
         finally:
             sources.close()
-        self._next_serial += 1
         slot = len(self._files)
-        self._files.append(_File(writer.path, segment=False, total=len(writer.digests)))
+        self._files.append(_File(writer.path, segment=False, total=len(writer.digests), serial=self._next_serial))
+        self._next_serial += 1
         pause = _Pause()
         for digest, offset in zip(writer.digests, writer.offsets, strict=True):
             if digest not in self._fresh:
