@@ -151,7 +151,7 @@ class TestExportFile:
 class TestLimits:
     def test_soft_limits_are_read_and_unlimited_is_minus_one(self) -> None:
         limits = user_rlimits()
-        assert set(limits) == set("AS CORE CPU DATA FSIZE MEMLOCK NOFILE NPROC RSS STACK".split())
+        assert set(limits) == {"AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"}
         assert limits["NOFILE"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         assert all(limit >= -1 for limit in limits.values())
 
