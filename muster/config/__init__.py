@@ -1,0 +1,1 @@
+"""The configuration, read by daemons only: an existing site's slurm.conf and its companions into frozen records."""
