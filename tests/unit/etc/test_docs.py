@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.config.load import load
+
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -33,3 +35,14 @@ def test_every_decision_has_its_four_parts() -> None:
 
 def test_ci_runs_the_readmes_own_test_command() -> None:
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/admins.md"])
+def test_configurations_in_the_documents_load(document: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```conf\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "muster.conf").write_text(block, encoding="utf-8")
+        cluster = load(tmp_path / "muster.conf", {})
+        assert [node.name for node in cluster.nodes] == ["gpu1", "gpu2"]
+        assert cluster.partitions[0].name == "gpu"
