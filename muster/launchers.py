@@ -45,9 +45,7 @@ def write_all(bin_dir: Path, *, python: Path, source: Path) -> list[Path]:
         draft = bin_dir / f".{name}.{os.getpid()}"
         draft.write_text(text(name, python=python, source=source), encoding="utf-8")
         draft.chmod(0o755)
-        draft.replace(
-            target
-        )  # a command that starts at this moment finds the old file or the new one, never half
+        draft.replace(target)  # whoever starts the command at this moment finds the old file or the new one
         written.append(target)
     return written
 
