@@ -135,12 +135,12 @@ def read_export_file(source: str) -> dict[str, str]:
 
 
 def user_rlimits() -> dict[str, int]:
-    """Give the caller's soft resource limits, by the names of `--propagate`; -1 is unlimited."""
+    """Give the caller's soft resource limits by lower-case name without `RLIMIT_`; -1 is unlimited."""
     import resource
 
     limits: dict[str, int] = {}
-    for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"):
-        soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
+    for name in ("as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "rss", "stack"):
+        soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[0]
         limits[name] = -1 if soft == resource.RLIM_INFINITY else soft
     return limits
 
@@ -156,14 +156,57 @@ def propagated_rlimits(propagate: str | None) -> dict[str, int]:
     limits = user_rlimits()
     if propagate is None or propagate == "ALL":
         return limits
-    return {name: limit for name, limit in limits.items() if name in propagate.split(",")}
+    return {name: limit for name, limit in limits.items() if name.upper() in propagate.split(",")}
 
 
-def umask_text() -> str:
-    """Give the caller's umask as SLURM_UMASK shows it: `0022`."""
+def current_umask() -> int:
+    """Give the caller's umask."""
     import os
 
     # There is no call that only reads it. Commands have one thread, so nobody sees the moment between.
     mask = os.umask(0o077)
     os.umask(mask)
-    return f"{mask:04o}"
+    return mask
+
+
+# Options whose text a job sees again in its environment. Node, task and memory sizes are missing here where the
+# controller knows them better (what was allocated, not what was asked).
+_ECHOED = (
+    ("acctg_freq", "SLURM_ACCTG_FREQ"),
+    ("cpus_per_gpu", "SLURM_CPUS_PER_GPU"),
+    ("cpus_per_task", "SLURM_CPUS_PER_TASK"),
+    ("distribution", "SLURM_DISTRIBUTION"),
+    ("gpu_bind", "SLURM_GPU_BIND"),
+    ("gpu_freq", "SLURM_GPU_FREQ"),
+    ("gpus", "SLURM_GPUS"),
+    ("gpus_per_node", "SLURM_GPUS_PER_NODE"),
+    ("gpus_per_socket", "SLURM_GPUS_PER_SOCKET"),
+    ("gpus_per_task", "SLURM_GPUS_PER_TASK"),
+    ("mem_per_gpu", "SLURM_MEM_PER_GPU"),
+    ("network", "SLURM_NETWORK"),
+    ("ntasks_per_core", "SLURM_NTASKS_PER_CORE"),
+    ("ntasks_per_gpu", "SLURM_NTASKS_PER_GPU"),
+    ("ntasks_per_node", "SLURM_NTASKS_PER_NODE"),
+    ("ntasks_per_socket", "SLURM_NTASKS_PER_SOCKET"),
+    ("open_mode", "SLURM_OPEN_MODE"),
+    ("profile", "SLURM_PROFILE"),
+    ("threads_per_core", "SLURM_THREADS_PER_CORE"),
+    ("tres_bind", "SLURM_TRES_BIND"),
+    ("tres_per_task", "SLURM_TRES_PER_TASK"),
+)
+
+
+def echoed(values: Mapping[str, object]) -> dict[str, str]:
+    """Give the SLURM_ variables that repeat options inside the job, each only if its option was given.
+
+    Args:
+        values: the checked values (`muster.options_check.check`).
+    """
+    echo = {variable: str(values[key]) for key, variable in _ECHOED if key in values}
+    distribution = echo.get("SLURM_DISTRIBUTION", "")
+    if distribution.lower().startswith("plane="):
+        echo["SLURM_DISTRIBUTION"] = "plane"
+        echo["SLURM_DIST_PLANESIZE"] = distribution[6:].partition(",")[0]
+    if values.get("overcommit"):
+        echo["SLURM_OVERCOMMIT"] = "1"
+    return echo

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from muster.environment import (
+    current_umask,
+    echoed,
     exported,
     propagated_rlimits,
     read_export_file,
     split_items,
-    umask_text,
     user_rlimits,
 )
 from muster.errors import InvalidInput
@@ -151,19 +152,34 @@ class TestExportFile:
 class TestLimits:
     def test_soft_limits_are_read_and_unlimited_is_minus_one(self) -> None:
         limits = user_rlimits()
-        assert set(limits) == {"AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"}
-        assert limits["NOFILE"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert set(limits) == {"as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "rss", "stack"}
+        assert limits["nofile"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         assert all(limit >= -1 for limit in limits.values())
 
     def test_only_those_named_go_with_the_job(self) -> None:
         assert propagated_rlimits("NONE") == {}
         assert propagated_rlimits(None) == propagated_rlimits("ALL") == user_rlimits()
-        assert set(propagated_rlimits("CORE,STACK")) == {"CORE", "STACK"}
+        assert set(propagated_rlimits("CORE,STACK")) == {"core", "stack"}
 
     def test_the_umask_is_read_and_left_as_it_was(self) -> None:
         before = os.umask(0o027)
         try:
-            assert umask_text() == "0027"
-            assert umask_text() == "0027"
+            assert current_umask() == 0o027
+            assert current_umask() == 0o027
         finally:
             os.umask(before)
+
+
+class TestEcho:
+    def test_only_options_that_were_given_come_back(self) -> None:
+        values = {"cpus_per_task": 2, "gpus_per_node": "a100:2", "overcommit": True, "mem": 5, "job_name": "x"}
+        assert echoed(values) == {
+            "SLURM_CPUS_PER_TASK": "2",
+            "SLURM_GPUS_PER_NODE": "a100:2",
+            "SLURM_OVERCOMMIT": "1",
+        }
+        assert echoed({}) == {}
+
+    def test_the_size_of_a_plane_has_a_variable_of_its_own(self) -> None:
+        assert echoed({"distribution": "plane=4,Pack"}) == {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "4"}
+        assert echoed({"distribution": "block:cyclic"}) == {"SLURM_DISTRIBUTION": "block:cyclic"}
