@@ -164,6 +164,8 @@ def parse_environment(command: str, environ: Mapping[str, str], now: int) -> Giv
             if letter not in (letters if colon else _letter_of(name)):
                 continue
             text = environ.get(name)
+            if name == "SLURM_JOB_NAME" and "SLURM_JOB_ID" in environ:
+                continue  # the name of the surrounding job is not that of each of its steps
             if text is not None:
                 given.put(row, _variable(command, row, name, text, now), name)
     for name, letters, key, converter, long in ENVIRONMENT_ONLY:

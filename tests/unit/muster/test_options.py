@@ -250,6 +250,11 @@ class TestEnvironment:
         environ = {"SLURM_NTASKS": "4", "SLURM_NPROCS": "2"}
         assert merged(environ=environ, command="srun") == {"ntasks": 4}
 
+    def test_a_step_does_not_take_the_name_of_its_job(self) -> None:
+        environ = {"SLURM_JOB_NAME": "outer"}
+        assert merged(environ=environ, command="srun") == {"job_name": "outer"}
+        assert merged(environ=environ | {"SLURM_JOB_ID": "7"}, command="srun") == {"jobid": "7"}
+
     def test_how_long_to_wait_for_switches_has_a_variable_of_its_own(self) -> None:
         assert merged(environ={"SLURM_WAIT4SWITCH": "10"}, command="srun") == {"switches_wait": 10}
 
