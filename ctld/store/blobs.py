@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ctld.store.blobfile import BlobFileWriter, blob_files, hash_of, read_blob, read_index, retired_path
 from ctld.store.segments import segment_path
+from ctld.store.threads import in_thread
 from muster.errors import Damaged, NotFound
 
 CACHE_BYTES = 8 << 20
@@ -235,7 +236,7 @@ class BlobStore:
             if file.until is not None and file.until <= number and not file.gone:
                 file.gone = True
                 file.close()
-                await asyncio.to_thread(os.unlink, file.path)
+                await in_thread(os.unlink, file.path)
 
     def close(self) -> None:
         """Close all files."""
@@ -253,7 +254,7 @@ class BlobStore:
     async def _retire(self, file: _File, number: int) -> None:
         """Have a file's name say how long it is kept, so that a restart knows it too."""
         retired = retired_path(self._directory, file.serial, number)
-        await asyncio.to_thread(os.rename, file.path, retired)
+        await in_thread(os.rename, file.path, retired)
         file.path, file.until = retired, number
 
     def _remember(self, digest: bytes, data: bytes) -> None:
@@ -306,9 +307,9 @@ class BlobStore:
         writer = BlobFileWriter(self._directory, self._next_serial)
         sources = _sources([(self._files[slot].path, held[slot]) for slot in sorted(moving)])
         try:
-            while await asyncio.to_thread(writer.copy, sources, SLICE_BYTES):
+            while await in_thread(writer.copy, sources, SLICE_BYTES):
                 pass
-            await asyncio.to_thread(writer.finish)
+            await in_thread(writer.finish)
         except BaseException:
             writer.abandon()
             raise

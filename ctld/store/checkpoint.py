@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctld.store.segments import first_number, sync_directory
+from ctld.store.threads import in_thread
 from muster.errors import Damaged, InvalidInput, MusterError
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ async def write_sliced(
         slice_seconds: work between two turns of the loop.
         pause_seconds: left to others after each slice, so that answers wait for at most one.
     """
-    writer = await asyncio.to_thread(_Writer, directory, number, log_id)
+    writer = _Writer(directory, number, log_id)
     try:
         until = time.perf_counter() + slice_seconds
         for name, records in sections:
@@ -113,11 +114,11 @@ async def write_sliced(
                 writer.add(record)
                 if time.perf_counter() >= until or len(writer.buffer) >= WRITE_BYTES:
                     if len(writer.buffer) >= WRITE_BYTES:
-                        await asyncio.to_thread(writer.flush, writer.take())
+                        await in_thread(writer.flush, writer.take())
                     else:
                         await asyncio.sleep(pause_seconds)
                     until = time.perf_counter() + slice_seconds
-        return await asyncio.to_thread(writer.finish)
+        return await in_thread(writer.finish)
     except BaseException:
         writer.abandon()
         raise

@@ -144,9 +144,9 @@ class Journal:
         self._thread.start()
 
     @staticmethod
-    def recover(directory: Path, *, after: int = 0, on_blob: BlobPlaced | None = None) -> Recovery:
+    def recover(directory: Path, *, after: int = 0, log_id: str = "", on_blob: BlobPlaced | None = None) -> Recovery:
         """Lock the directory and read what it holds behind event `after`; see `Recovery`."""
-        return Recovery(directory, after=after, on_blob=on_blob)
+        return Recovery(directory, after=after, log_id=log_id, on_blob=on_blob)
 
     @classmethod
     def start(
@@ -182,6 +182,9 @@ class Journal:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+        for name in os.listdir(directory):
+            if name.endswith(".new") and name.startswith(("journal-", "blobs-", "checkpoint-")):
+                os.unlink(directory / name)  # a crash came before it was whole
         if not recovery.segments:
             create_log(directory)
             recovery._open()

@@ -37,6 +37,7 @@ from ctld.store.segments import (
     read_header,
     segment_numbers,
     segment_path,
+    sync_directory,
 )
 from muster.errors import Damaged
 
@@ -72,6 +73,7 @@ class Recovery:
     Args:
         directory: made (mode 0700) if it does not exist.
         after: the last event that the caller has already, from its checkpoint; 0: none.
+        log_id: the checkpoint's; empty: any log will do.
         on_blob: told of each blob found in the segments that are read.
 
     Raises:
@@ -79,7 +81,7 @@ class Recovery:
         Damaged: the journal does not reach from `after` on, or a record does not check (file, record, offset named).
     """
 
-    def __init__(self, directory: Path, *, after: int = 0, on_blob: BlobPlaced | None = None) -> None:
+    def __init__(self, directory: Path, *, after: int = 0, log_id: str = "", on_blob: BlobPlaced | None = None) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory = directory
         self.after = after
@@ -92,6 +94,11 @@ class Recovery:
         self.headers: list[Header] = []
         try:
             self._open()
+            if log_id and self.headers and log_id != self.log_id:
+                raise Damaged(
+                    f"{directory}: the checkpoint belongs to log {log_id}, the journal to log {self.log_id}",
+                    "keep checkpoint and journal of one log together",
+                )
         except BaseException:
             self.close()
             raise
@@ -266,4 +273,5 @@ def create_log(directory: Path, *, first: int = 1, log_id: str = "") -> str:
     """
     log_id = log_id or token_hex(8)
     os.close(create_segment(directory, Header(first, log_id, randbits(32))))
+    sync_directory(directory.parent)  # the directory may be new itself
     return log_id

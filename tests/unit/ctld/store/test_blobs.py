@@ -240,3 +240,18 @@ async def test_the_cache_stays_within_its_bound(tmp_path: Path) -> None:
     assert 3000 < both.blobs._cached_bytes <= 4000
     assert both.blobs._cached_bytes == sum(map(len, both.blobs._cache.values()))
     await both.close()
+
+
+async def test_a_cancelled_compaction_leaves_everything_where_it_was(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    digests = [await both.submit(script(n, 50_000)) for n in range(60)]
+    for turns in range(12):
+        checkpoint = asyncio.ensure_future(both.checkpoint(set(digests)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        checkpoint.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await checkpoint
+        assert not list(tmp_path.glob("*.new"))
+        assert [hash_of(both.blobs.get(digest)) for digest in digests] == digests
+    await both.close()

@@ -173,3 +173,16 @@ def test_a_newer_format_is_refused_by_its_version(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InvalidInput, match="checkpoint format 9"):
         load(tmp_path)
+
+
+async def test_a_cancelled_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    write(tmp_path, 1, some().items(), log_id=LOG_ID)
+    for turns in range(8):
+        records = (bytes(300_000) for _ in range(100))
+        writing = asyncio.ensure_future(write_sliced(tmp_path, 2, [("big", records)], log_id=LOG_ID))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert [path.name for path in tmp_path.iterdir()] == [checkpoint_path(tmp_path, 1).name]

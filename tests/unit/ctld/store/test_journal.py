@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctld.store.journal import Journal, RealDisk
+from ctld.store.recovery import create_log
 from ctld.store.segments import HEADER_BYTES, segment_numbers, segment_path
 from muster.errors import Damaged, InvalidInput, NotFound, Refused, Unavailable
 
@@ -432,3 +433,29 @@ async def test_a_script_that_contains_a_journal_record_is_not_taken_for_one(tmp_
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])  # torn: what lies in the blob must not count as "a valid record follows"
     assert stored(tmp_path / "victim") == [(1, b"one")]
+
+
+async def test_a_checkpoint_of_another_log_is_refused(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    log_id = journal.log_id
+    await journal.close()
+    Journal.recover(tmp_path, log_id=log_id).close()
+    with pytest.raises(Damaged, match=f"belongs to log {'0' * 16}, the journal to log {log_id}"):
+        Journal.recover(tmp_path, log_id="0" * 16)
+
+
+async def test_files_that_a_crash_left_unborn_are_swept(tmp_path: Path) -> None:
+    for name in ("journal-00000000000000000009.new", "blobs-3.new", f"checkpoint-{9:020d}.new"):
+        (tmp_path / name).write_bytes(b"half")
+    journal = opened(tmp_path)
+    assert not list(tmp_path.glob("*.new"))
+    await journal.close()
+
+
+async def test_a_standby_begins_behind_a_checkpoint_in_the_same_log(tmp_path: Path) -> None:
+    create_log(tmp_path, first=101, log_id="00112233445566ff")
+    recovery = Journal.recover(tmp_path, after=100, log_id="00112233445566ff")
+    assert list(recovery) == []
+    journal = Journal.start(recovery)
+    assert await journal.append([b"next"]) == 101
+    await journal.close()
