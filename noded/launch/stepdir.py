@@ -1,0 +1,84 @@
+"""A step's folder on disk: the one truth about it that survives the agent, the zygote and the stepd.
+
+`<spool>/steps/<job>.<run>.<step>/` holds
+    launch   what is to be run (marshal), written by the agent before anything is started
+    script   the batch script, owned by the user
+    pid      pid of the stepd, which holds a lock on it while it lives
+    result   how it ended (marshal), renamed into place; written before anybody is told
+    ctl      the stepd's control socket
+
+A folder without `pid` was never begun, once the zygote that might have begun it is gone. One with `pid`, unlocked, and
+without `result` lost its stepd.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+from typing import Any
+
+Key = tuple[int, int, int]
+"""(job, run, step)."""
+
+
+def name_of(key: Key) -> str:
+    """Give the folder's name."""
+    return f"{key[0]}.{key[1]}.{key[2]}"
+
+
+def key_of(name: str) -> Key | None:
+    """Read a folder's name; None when it is no step's."""
+    parts = name.split(".")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def write(folder: str, name: str, value: Any) -> None:
+    """Write a marshalled value whole or not at all."""
+    temporary = f"{folder}/{name}.new"
+    with open(temporary, "wb", buffering=0) as file:
+        file.write(marshal.dumps(value))
+    os.rename(temporary, f"{folder}/{name}")
+
+
+def read(folder: str, name: str) -> Any | None:
+    """Read a marshalled value; None when it is not there (or was torn by a power loss)."""
+    try:
+        with open(f"{folder}/{name}", "rb", buffering=0) as file:
+            return marshal.loads(file.read())
+    except (FileNotFoundError, EOFError, ValueError, TypeError):
+        return None
+
+
+def claim(folder: str) -> int:
+    """Write this process's pid and hold the lock on it; give the descriptor, which must stay open."""
+    descriptor = os.open(f"{folder}/pid", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(descriptor, b"%d" % os.getpid())
+    return descriptor
+
+
+def stepd_of(folder: str) -> tuple[int, bool]:
+    """Give (pid, alive) of the step's stepd; pid 0 when none was begun."""
+    try:
+        descriptor = os.open(f"{folder}/pid", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0, False
+    try:
+        text = os.read(descriptor, 32)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(text or b"0"), True
+        return int(text or b"0"), False
+    finally:
+        os.close(descriptor)
+
+
+def remove(folder: str) -> None:
+    """Remove the folder and what the agent and the stepd put there."""
+    for entry in os.listdir(folder):
+        os.unlink(f"{folder}/{entry}")
+    os.rmdir(folder)

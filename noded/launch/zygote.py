@@ -1,0 +1,84 @@
+"""The zygote: a small process that has imported what a step needs, and forks a stepd for each.
+
+A fork costs about a millisecond where a new interpreter costs ten. It talks to the agent over one stream socket:
+frames of (length, marshalled value); down come (folder,) requests, up go (folder, pid) answers. It has no threads and
+loads neither grpc nor asyncio.
+
+Who is gone when: the socket's end is held by the zygote and, until it has written its pid, by each new stepd. So when
+the agent reads the end of the stream, every step that was begun has its pid on disk. The same holds for the lock on
+`zygote.lock`, for which a restarted agent waits before it looks at the folders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import marshal
+import os
+import signal
+import socket
+import struct
+import sys
+
+from noded.launch import stepd, stepdir
+
+_LENGTH = struct.Struct("<I")
+
+
+def main(agent_descriptor: int, lock_path: str) -> None:
+    """Serve the agent until it goes."""
+    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    agent = socket.socket(fileno=agent_descriptor)
+    agent.set_inheritable(False)
+    # The kernel reaps for us: nobody waits for a stepd by wait(2).
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Stopping the agent from a terminal must not take the steps' parent with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What is loaded now is shared by all children: keep the collector from writing to it.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    buffer = bytearray()
+    while True:
+        chunk = agent.recv(1 << 16)
+        if not chunk:
+            return
+        buffer += chunk
+        answers = bytearray()
+        while len(buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer)
+            if len(buffer) < _LENGTH.size + length:
+                break
+            (folder,) = marshal.loads(bytes(buffer[_LENGTH.size : _LENGTH.size + length]))
+            del buffer[: _LENGTH.size + length]
+            pid = _fork(folder, agent, lock)
+            answer = marshal.dumps((folder, pid))
+            answers += _LENGTH.pack(len(answer)) + answer
+        if answers:
+            try:
+                agent.sendall(answers)
+            except OSError:
+                return
+
+
+def _fork(folder: str, agent: socket.socket, lock: int) -> int:
+    """Begin the step in `folder` and give its stepd's pid; 0 when it had been begun before."""
+    if os.path.exists(f"{folder}/pid"):
+        return 0
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.setsid()
+        claimed = stepdir.claim(folder)
+        agent.close()
+        os.close(lock)
+        stepd.main(folder, claimed)
+    except BaseException:
+        # The agent finds no result and reports the step as lost; what happened goes to the agent's log.
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
