@@ -21,7 +21,7 @@ from muster.config.partitions import PartitionLines
 from muster.config.problems import Place, Problems
 from muster.config.records import ClusterConfig, DbdConfig, PartitionConfig, Topology
 from muster.config.slurm import Globals
-from muster.config.syntax import Line, Source, read_text
+from muster.config.syntax import GLOB_TEXT, Line, Source, read_text
 from muster.config.topology import Draft, checked, group_nodes, topology_conf
 from muster.config.topology_yaml import topology_yaml
 from muster.errors import ConfigError
@@ -97,7 +97,7 @@ _COMPANIONS = ("gres.conf", "topology.conf", "topology.yaml", "cgroup.conf")
 
 
 def _in_directory(path: Path, names: tuple[str, ...]) -> Path:
-    if not path.is_dir():
+    if not path.is_dir() and path != DIRECTORY:
         return path
     for name in names:
         if (path / name).exists():
@@ -120,6 +120,8 @@ def _assemble(source: Source, main: Path, companions: dict[str, str | None], pro
     for line in source.lines:
         _dispatch(line, glob, node_lines, partition_lines, problems)
     values = glob.fields(place)
+    if "GLOB_SILENCE" in values["debug_flags"]:
+        problems.warnings = [warning for warning in problems.warnings if GLOB_TEXT not in warning]
     nodes, names = node_lines.build(slurmd_port=values["slurmd_port"], gres_types=values["gres_types"])
     gres = gres_config(
         _lines(companions, "gres.conf", main, source, problems), values["gres_types"], set(names.order), problems

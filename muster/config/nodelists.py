@@ -91,6 +91,6 @@ class NodeNames:
             # Looking for the nearest among tens of thousands of nodes would cost seconds.
             hint = nearest(unknown[0], (*self.sets, *self._all[:2000]))
             problems.error(
-                place, f"{what}: no NodeName line defines {shown}{more}", hint or "add a NodeName line above"
+                place, f"{what}: no NodeName line defines {shown}{more}", hint or "add a NodeName line for it"
             )
         return tuple(sorted(chosen, key=self.order.__getitem__))

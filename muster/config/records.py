@@ -356,7 +356,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cgroup_by_node: dict[str, CgroupConfig]
     """Only nodes that a NodeName= line of cgroup.conf names."""
     raw: dict[str, str]
-    """Every global key that was given, by the manual's spelling, as written."""
+    """Every global key that was given, by the manual's spelling, as written; passwords as `(set)`."""
     path: str
     """The main file."""
     config_hash: str
@@ -442,6 +442,10 @@ class DbdConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     path: str = ""
     without_effect: tuple[tuple[str, str, int], ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """The file alone: the record holds a password, which must not get into logs and tracebacks."""
+        return f"DbdConfig({self.path!r})"
 
 
 def expand_node_path(path: str, node: NodeConfig) -> str:

@@ -16,7 +16,6 @@ NOT_APPLICABLE = "N/A"
 _ZERO_ONE = ("JobRequeue", "KillOnBadExit", "JobFileAppend", "GroupUpdateForce")
 _UNLIMITED_AT_ZERO = ("DefMemPerNode", "DefMemPerCPU", "DefMemPerGPU", "MaxMemPerNode", "MaxMemPerCPU")
 _HIDDEN_UNLESS_GIVEN = ("DefMemPerCPU", "DefMemPerGPU", "MaxMemPerCPU", "DefCpuPerGPU", "FollowerBacklog")
-_SECRET = ("AccountingStoragePass", "JobCompPass")
 
 
 def render_config(config: ClusterConfig, extra: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
@@ -52,8 +51,6 @@ def _several(row: Key, config: ClusterConfig) -> list[tuple[str, str]]:
 
 def _value(row: Key, config: ClusterConfig) -> str:
     """The value as it holds: given or default, implied flags and computed defaults included."""
-    if row.name in _SECRET and config.raw.get(row.name):
-        return "(set)"
     if row.name == "MaxDBDMsgs" and not config.raw.get(row.name):
         return str(max(10000, 2 * config.max_job_count + 4 * len(config.nodes)))
     if row.name == "MaxNodeCount" and not config.raw.get(row.name):

@@ -9,7 +9,7 @@ from typing import Any
 from muster.config.keys import Given, field_values
 from muster.config.problems import Place, Problems
 from muster.config.records import Controller
-from muster.config.slurmkeys import GLOBALS, OBSOLETE
+from muster.config.slurmkeys import GLOBALS, OBSOLETE, SECRET
 from muster.config.syntax import Pair
 from muster.config.values import is_digits
 
@@ -78,8 +78,9 @@ class Globals:
         return False
 
     def raw(self) -> dict[str, str]:
-        """Every key that was given, by canonical name, as written."""
+        """Every key that was given, by canonical name, as written; a password is only said to be set."""
         raw = {name: given.text for name, given in self._given.items()}
+        raw.update({name: "(set)" for name in SECRET if raw.get(name)})
         for name, several in self._several.items():
             if several:
                 raw[name] = ",".join(given.text for given in several)

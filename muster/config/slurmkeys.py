@@ -75,6 +75,7 @@ _IDENTITY = (
     _k("HashPlugin", default="hash/k12", tier=3),
     *(_k(name, tier=2) for name in ("TLSType", "TLSParameters")),
     *(_k(name, tier=3) for name in ("CertgenType", "CertgenParameters", "CertmgrType", "CertmgrParameters")),
+    *(_k(name, tier=3) for name in ("DataParserParameters", "HttpParserType", "UrlParserType")),
     _k("FollowerBacklog", "memory", "", 1, "follower_backlog_mib", low=64),
 )
 
@@ -280,7 +281,9 @@ OBSOLETE = (
     "KeepAliveTime", "PowerPlugin", "PowerParameters", "ExtSensorsType", "ExtSensorsFreq", "AcctGatherInfinibandType",
     "JobCredentialPrivateKey", "JobCredentialPublicCertificate", "SlurmdPlugstack", "MemLimitEnforce", "CacheGroups",
     "CheckpointType", "JobCheckpointDir", "JobContainerPlugin", "SchedulerPort", "SchedulerRootFilter",
-    "SchedulerAuth", "UseSpecResources", "AcctGatherEnergyFreq",
+    "SchedulerAuth", "UseSpecResources", "AcctGatherEnergyFreq", "AccountingStorageLoc", "SlurmctldPlugstack",
+    "DefaultStorageHost", "DefaultStorageLoc", "DefaultStoragePass", "DefaultStoragePort", "DefaultStorageType",
+    "DefaultStorageUser", "DynAllocPort",
 )  # fmt: skip
 """Keys of older releases that existing files carry: accepted, told once, ignored."""
 
@@ -296,6 +299,9 @@ _OLD = (
 GLOBALS = Table(
     "in slurm.conf", (*_IDENTITY, *_AUTHENTICATION, *_SCHEDULING, *_ACCOUNTING, *_LAUNCH, *_LOGGING, *_POWER, *_OLD)
 )
+
+SECRET = ("AccountingStoragePass", "JobCompPass")
+"""Values that are neither kept in `ClusterConfig.raw` nor shown."""
 
 SHOWN = tuple(row for row in GLOBALS.rows if row not in _OLD)
 """The rows that `scontrol show config` prints."""

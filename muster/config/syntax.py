@@ -17,6 +17,7 @@ from muster.config.problems import Place, Problems
 MAX_INCLUDE_DEPTH = 16
 MAX_INCLUDE_FILES = 1024
 MAX_FILE_BYTES = 64 << 20
+GLOB_TEXT = "does not support glob parsing"
 
 _COMMENT = re.compile(r"(?:\\.|[^\\#]+)*", re.DOTALL)
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\[ \t]*$")
@@ -84,9 +85,7 @@ class Source:
     def _include(self, written: str, place: Place, directory: Path, depth: int) -> None:
         written = written.strip('"')
         if "*" in written:
-            self.problems.warning(
-                place, f"Include does not support glob parsing. {written} from {place.file} will be skipped over"
-            )
+            self.problems.warning(place, f"Include {GLOB_TEXT}. {written} from {place.file} will be skipped over")
             return
         if "%c" in written:
             if not self.cluster_name:

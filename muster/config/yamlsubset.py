@@ -132,7 +132,9 @@ def _mapping(rows: list[_Row], at: int, indent: int, depth: int) -> tuple[Node, 
             rows[at + 1].indent > indent
             or (rows[at + 1].indent == indent and (rows[at + 1].text == "-" or rows[at + 1].text.startswith("- ")))
         ):
-            found[key], at = _block(rows, at + 1, rows[at + 1].indent, depth + 1)
+            inner, at = _block(rows, at + 1, rows[at + 1].indent, depth + 1)
+            # Errors about a value name the line of its key.
+            found[key] = Node(row.line, inner.value)
         else:
             found[key], at = Node(row.line, None), at + 1
         _fits(rows, at, indent)
