@@ -88,6 +88,12 @@ def peer(context: Context) -> Peer:
     return peer_of(names[0].decode("utf-8", "replace"))
 
 
+def is_local(context: Context) -> bool:
+    """Tell whether a call came over this host's loopback."""
+    address: str = context.peer()
+    return address.startswith(("ipv4:127.", "ipv6:%5B::1%5D", "ipv6:[::1]", "unix:"))
+
+
 async def answer_error(context: Context, error: errors.MusterError) -> None:
     """End a call with an error of the house."""
     await context.abort(

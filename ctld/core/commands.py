@@ -220,6 +220,7 @@ class StepRequest:
     limit_minutes: int = 0
     kill_on_bad_exit: bool = False
     distribution: str = ""
+    environment: bytes = b""
     launch: bytes = b""
 
 

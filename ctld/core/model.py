@@ -259,8 +259,10 @@ class Step(Record, frozen=True):
     """Ranks on each node of `shares`, as ranges."""
     overlap: bool = False
     limit_seconds: int = UNLIMITED
+    environment: bytes = b""
+    """Hash of the blob of srun's environment."""
     launch: bytes = b""
-    """msgpack of the launch options that only the nodes need (environment hash, stdio modes, umask, ...)."""
+    """msgpack of the launch options that only the nodes need (stdio modes, umask, ...)."""
     kill: Kill | None = None
     kill_on_bad_exit: bool = False
     results: tuple[StepResult, ...] = ()

@@ -14,8 +14,6 @@ from muster.v1 import node_pb2
 class StepLaunch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What srun says about launching a step that only the nodes need (`Step.launch`)."""
 
-    environment: bytes = b""
-    """Hash of the environment's blob."""
     work_dir: str = "/"
     std_in: str = ""
     """Pattern; empty: streamed from srun."""
@@ -99,7 +97,7 @@ def step_launch(state: State, job: Job, step: Step, place: int) -> node_pb2.Laun
     options = decode_step_launch(step.launch) if step.launch else StepLaunch()
     launch.here.node_id = place
     launch.here.ranks.extend(step.ranks[place])
-    launch.environment = options.environment
+    launch.environment = step.environment
     launch.argv.extend(step.argv)
     launch.work_dir = options.work_dir
     launch.std_in, launch.std_out, launch.std_err = options.std_in, options.std_out, options.std_err

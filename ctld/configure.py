@@ -1,0 +1,112 @@
+"""The configuration file's records to the core's: what decisions depend on, and nothing else."""
+
+from __future__ import annotations
+
+from ctld.core.commands import ApplyConfig
+from ctld.core.model import UNLIMITED, NodeSpec, PartitionSpec, Settings
+from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig
+from muster.hostlist import natural_key
+
+_SCRIPT_BYTES = 4 << 20
+_REQUEUE_DELAY_SECONDS = 120
+
+
+def command(config: ClusterConfig) -> ApplyConfig:
+    """Give the command that makes this configuration the one in force; nodes in natural order of their names."""
+    nodes = tuple(sorted(config.nodes, key=lambda node: natural_key(node.name)))
+    index = {node.name: place for place, node in enumerate(nodes)}
+    return ApplyConfig(
+        settings=settings(config),
+        nodes=tuple(_node(node) for node in nodes),
+        partitions=tuple(_partition(part, index, config) for part in config.partitions),
+    )
+
+
+def settings(config: ClusterConfig) -> Settings:
+    """Give the cluster-wide settings."""
+    parameters = config.scheduler_parameters
+    delay = parameters.get("requeue_delay") or config.auth_info.get("cred_expire") or str(_REQUEUE_DELAY_SECONDS)
+    return Settings(
+        cluster=config.cluster_name,
+        first_job_id=config.first_job_id,
+        max_job_id=config.max_job_id,
+        max_job_count=config.max_job_count,
+        max_array_size=config.max_array_size,
+        max_step_count=config.max_step_count,
+        max_tasks_per_node=config.max_tasks_per_node,
+        min_job_age_seconds=config.min_job_age_seconds,
+        kill_wait_seconds=config.kill_wait_seconds,
+        node_timeout_seconds=config.slurmd_timeout_seconds,
+        batch_start_timeout_seconds=config.batch_start_timeout_seconds,
+        requeue_delay_seconds=int(delay),
+        max_batch_requeue=config.max_batch_requeue,
+        job_requeue=config.job_requeue,
+        job_file_append=config.job_file_append,
+        kill_on_bad_exit=config.kill_on_bad_exit,
+        kill_invalid_depend="kill_invalid_depend" in config.dependency_parameters,
+        enforce_part_limits=config.enforce_part_limits,
+        return_to_service=config.return_to_service,
+        over_time_minutes=_limit(config.over_time_limit_minutes),
+        memory_consumable=any("memory" in word.lower() for word in config.select_type_parameters),
+        def_memory_per_node_mib=config.def_mem_per_node_mib,
+        def_memory_per_cpu_mib=config.def_mem_per_cpu_mib,
+        max_memory_per_node_mib=config.max_mem_per_node_mib,
+        max_memory_per_cpu_mib=config.max_mem_per_cpu_mib,
+        max_script_bytes=int(parameters.get("max_script_size") or _SCRIPT_BYTES),
+        gres_names=config.gres_types,
+    )
+
+
+def _node(node: NodeConfig) -> NodeSpec:
+    return NodeSpec(
+        name=node.name,
+        hostname=node.hostname,
+        addr=node.addr,
+        port=node.port,
+        cpus=node.cpus,
+        boards=node.boards,
+        sockets=node.sockets,
+        cores_per_socket=node.cores_per_socket,
+        threads_per_core=node.threads_per_core,
+        memory_mib=node.real_memory_mib,
+        tmp_mib=node.tmp_disk_mib,
+        weight=node.weight,
+        features=node.features,
+        gpus=tuple(gres.type for gres in node.gres if gres.name == "gpu" for _ in range(gres.count)),
+        state=node.state,
+        reason=node.reason,
+    )
+
+
+def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConfig) -> PartitionSpec:
+    root = config.disable_root_jobs if part.disable_root_jobs is None else part.disable_root_jobs
+    return PartitionSpec(
+        name=part.name,
+        nodes=tuple(sorted(index[name] for name in part.nodes)),
+        default=part.default,
+        state=part.state,
+        max_minutes=_limit(part.max_time_minutes),
+        default_minutes=part.default_time_minutes or 0,
+        min_nodes=part.min_nodes,
+        max_nodes=_limit(part.max_nodes),
+        priority_tier=part.priority_tier,
+        priority_job_factor=part.priority_job_factor,
+        allow_groups=part.allow_groups or (),
+        allow_accounts=part.allow_accounts or (),
+        deny_accounts=part.deny_accounts,
+        allow_qos=part.allow_qos or (),
+        deny_qos=part.deny_qos,
+        exclusive=part.exclusive,
+        oversubscribe=part.oversubscribe,
+        def_memory_per_node_mib=part.def_mem_per_node_mib or 0,
+        def_memory_per_cpu_mib=part.def_mem_per_cpu_mib or 0,
+        max_memory_per_node_mib=part.max_mem_per_node_mib or 0,
+        max_memory_per_cpu_mib=part.max_mem_per_cpu_mib or 0,
+        root_only=part.root_only,
+        disable_root_jobs=root,
+        hidden=part.hidden,
+    )
+
+
+def _limit(value: int | None) -> int:
+    return UNLIMITED if value is None else value
