@@ -16,6 +16,8 @@ def _k(
 
 
 NODE_STATES = ("UNKNOWN", "DOWN", "DRAIN", "FAIL", "FAILING", "CLOUD", "FUTURE")
+OLD_NODE_STATES = {"IDLE": "UNKNOWN", "DRAINED": "DRAIN", "DRAINING": "DRAIN"}
+"""States that existing files carry although the manual does not name them, and what they mean there."""
 PARTITION_STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
 
 NODE = Table(
@@ -40,7 +42,7 @@ NODE = Table(
         _k("Features", "list", "features"),
         _k("Feature", alias_of="Features"),
         _k("Gres", "text", "gres"),
-        _k("State", "word", "state", choices=NODE_STATES),
+        _k("State", "word", "state", choices=(*NODE_STATES, *OLD_NODE_STATES)),
         _k("Reason", "text", "reason"),
         _k("CoreSpecCount", "number", "core_spec_count", high=65535, tier=2),
         _k("CpuSpecList", "text", "cpu_spec_list", tier=2),

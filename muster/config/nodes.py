@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from muster.config.keys import Given, Key, field_values, read_line
-from muster.config.linekeys import DOWN_NODES, NODE, NODE_SET
+from muster.config.linekeys import DOWN_NODES, NODE, NODE_SET, OLD_NODE_STATES
 from muster.config.nodelists import NodeNames, expand_hosts, index_list
 from muster.config.problems import Place, Problems
 from muster.config.records import Gres, NodeConfig
@@ -16,7 +16,6 @@ from muster.config.syntax import Pair
 from muster.config.values import read_count
 
 MAX_NODES = 65536
-RESERVED = ("ALL", "LOCALHOST")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _GRES_KEY = Key("Gres", "count")
 _NO_DEFAULT = ("NodeAddr", "NodeHostname", "BcastAddr")
@@ -114,9 +113,8 @@ class NodeLines:
         ports = self._ports(values.get("ports", ""), len(names), slurmd_port, place)
         template = self._template(written, values, gres_types, place)
         for name, hostname, addr, port in zip(names, hostnames, addrs, ports, strict=True):
-            if name.upper() in RESERVED:
-                hint = "give the node its own name and write NodeAddr=localhost"
-                self._problems.error(place, f"'{name}' is a reserved word disallowed for use with NodeName", hint)
+            if name.upper() == "ALL":
+                self._problems.error(place, f"'{name}' is a reserved word disallowed for use with NodeName")
             elif _NAME.fullmatch(name) is None:
                 self._problems.error(place, f"NodeName={name[:80]} may hold letters, digits, - _ and . only")
                 return
@@ -182,6 +180,7 @@ class NodeLines:
             if values.get("core_spec_count"):
                 self._problems.error(place, "CoreSpecCount and CpuSpecList exclude each other", "keep one of the two")
         core_spec = values.get("core_spec_count", 0)
+        state = values.get("state", "UNKNOWN")
         if core_spec >= sockets * cores and core_spec:
             self._problems.error(place, f"CoreSpecCount={core_spec} leaves none of {sockets * cores} cores for jobs")
         return NodeConfig(
@@ -199,7 +198,7 @@ class NodeLines:
             weight=values.get("weight", 1),
             features=tuple(dict.fromkeys(values.get("features", ()))),
             gres=self._gres(values.get("gres", ""), gres_types, place),
-            state=values.get("state", "UNKNOWN"),
+            state=OLD_NODE_STATES.get(state, state),
             reason=values.get("reason", ""),
             core_spec_count=core_spec,
             cpu_spec_list=spec_list,

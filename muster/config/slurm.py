@@ -9,7 +9,7 @@ from typing import Any
 from muster.config.keys import Given, field_values
 from muster.config.problems import Place, Problems
 from muster.config.records import Controller
-from muster.config.slurmkeys import GLOBALS, OBSOLETE, SECRET
+from muster.config.slurmkeys import GLOBALS, OBSOLETE, OLD_CONTROLLERS, OLD_SELECT, SECRET
 from muster.config.syntax import Pair
 from muster.config.values import is_digits
 
@@ -45,7 +45,8 @@ class Globals:
         if given is None:
             return
         name = given.key.name
-        if not given.key.field and given.text and given.text.rpartition("/")[2].lower() != "none":
+        plain = not given.key.field and name not in OLD_CONTROLLERS
+        if plain and given.text and given.text.rpartition("/")[2].lower() != "none":
             self._problems.unused(name, place)
         if name in self._several:
             if given.text:
@@ -100,6 +101,7 @@ class Globals:
         values["accounting_tres"] = self._tres(values)
         values["job_acct_gather_frequency"] = self._gather_frequency()
         values["task_plugins"] = self._task_plugins()
+        values["mpi_default"] = self._mpi_default()
         values["licenses"] = self._licenses(values["licenses"])
         for name in ACCUMULATING[:-1]:
             values[_field(name)] = tuple(given.text for given in self._several[name])
@@ -253,6 +255,14 @@ class Globals:
                 )
         return tuple(dict.fromkeys(found))
 
+    def _mpi_default(self) -> str:
+        word = self._text("MpiDefault").lower() or "none"
+        if re.fullmatch(r"pmix(_v[0-9]+)?", word) is not None:
+            return "pmix"
+        if word not in ("none", "pmi2"):
+            self._error("MpiDefault", f"MpiDefault={word} is not known", "use none, pmi2 or pmix")
+        return word
+
     def _licenses(self, written: Iterable[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         for item in written:
@@ -298,7 +308,12 @@ class Globals:
         values["prolog_flags"] = tuple(dict.fromkeys(flags))
 
     def _select(self, values: dict[str, Any]) -> None:
-        """Options of allocation alone leave the kind of resource at its default."""
+        """Options of allocation alone leave the kind of resource at its default; cons_tres replaced cons_res."""
+        if values["select_type"] == OLD_SELECT:
+            values["select_type"] = "select/cons_tres"
+            self._problems.warning(
+                self._given["SelectType"].place, "select/cons_res is obsolete, select/cons_tres is used"
+            )
         kinds = ("CR_CPU", "CR_CPU_Memory", "CR_Core", "CR_Core_Memory", "CR_Socket", "CR_Socket_Memory", "CR_Memory")
         chosen = [word for word in values["select_type_parameters"] if word in kinds]
         if len(chosen) > 1:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from muster.config.keys import UNBOUNDED, Key, Table
 
 SECONDS_HIGH = 65533
+OLD_SELECT = "select/cons_res"
+"""What select/cons_tres replaced; existing files still carry it."""
 UINT32 = (1 << 32) - 2
 
 PRIORITY_FLAGS = (
@@ -96,7 +98,8 @@ _SCHEDULING = (
     _k("SchedulerType", "plugin", "sched/backfill", 1, "scheduler_type", choices=("sched/backfill", "sched/builtin")),
     _k("SchedulerParameters", "options", "", 1, "scheduler_parameters"),
     _k("SchedulerTimeSlice", "number", "30", 3, unit="sec", low=5, high=SECONDS_HIGH),
-    _k("SelectType", "plugin", "select/cons_tres", 1, "select_type", choices=("select/cons_tres", "select/linear")),
+    _k("SelectType", "plugin", "select/cons_tres", 1, "select_type",
+       choices=("select/cons_tres", "select/linear", OLD_SELECT)),
     _k("SelectTypeParameters", "flags", "CR_Core_Memory", 1, "select_type_parameters", choices=SELECT_FLAGS),
     _k("TopologyPlugin", "plugin", "topology/flat", 1, "topology_plugin",
        choices=("topology/flat", "topology/tree", "topology/block", "topology/ring", "topology/default")),
@@ -219,7 +222,7 @@ _LAUNCH = (
     _seconds("UnkillableStepTimeout", "", 1, "unkillable_step_timeout_seconds"),
     _k("LaunchParameters", "list", "", 1, "launch_parameters"),
     _k("InteractiveStepOptions", "text", "--interactive --preserve-env --pty $SHELL", 1, "interactive_step_options"),
-    _k("MpiDefault", "word", "none", 1, "mpi_default", choices=("none", "pmi2", "pmix")),
+    _k("MpiDefault", "text", "none", 1, "mpi_default"),
     _k("MpiParams", "options", "", 2, "mpi_parameters"),
     _k("PropagateResourceLimits", "flags", "ALL", 1, "propagate_limits", choices=LIMITS),
     _k("PropagateResourceLimitsExcept", "flags", "", 1, "propagate_limits_except", choices=LIMITS),
@@ -287,8 +290,11 @@ OBSOLETE = (
 )  # fmt: skip
 """Keys of older releases that existing files carry: accepted, told once, ignored."""
 
+OLD_CONTROLLERS = ("ControlMachine", "ControlAddr", "BackupController", "BackupAddr")
+"""They make up the controllers where SlurmctldHost does not."""
+
 _OLD = (
-    *(_k(name, tier=3) for name in ("ControlMachine", "ControlAddr", "BackupController", "BackupAddr")),
+    *(_k(name, tier=3) for name in OLD_CONTROLLERS),
     _k("FastSchedule", "number", tier=3),
     _k("CryptoType", alias_of="CredType", tier=3),
     _k("JobContainerType", alias_of="NamespaceType", tier=3),

@@ -70,6 +70,7 @@ def test_controllers_keep_their_order_and_addresses() -> None:
 def test_old_controller_keys_build_the_list() -> None:
     config = parse("ClusterName=c\nControlMachine=a\nControlAddr=10.0.0.1\nBackupController=b\n")
     assert [(each.host, each.addr) for each in config.controllers] == [("a", "10.0.0.1"), ("b", "b")]
+    assert config.without_effect == ()
 
 
 def test_old_controller_keys_give_way_to_the_new_one() -> None:
@@ -174,6 +175,12 @@ def test_obsolete_keys_are_told_once_and_ignored() -> None:
     )
 
 
+def test_what_existing_files_carry_is_understood() -> None:
+    config = config_with("SelectType=select/cons_res\nMpiDefault=pmix_v4\n")
+    assert (config.select_type, config.mpi_default) == ("select/cons_tres", "pmix")
+    assert config.warnings == ("muster.conf:3: select/cons_res is obsolete, select/cons_tres is used",)
+
+
 def test_old_names_stand_for_the_new_ones() -> None:
     assert config_with("CryptoType=crypto/munge\n").raw["CredType"] == "crypto/munge"
 
@@ -210,6 +217,7 @@ def test_old_names_stand_for_the_new_ones() -> None:
         ("ReconfigFlags=Foo", "muster.conf:3: ReconfigFlags invalid: Foo"),
         ("DebugFlags=Foo", "muster.conf:3: DebugFlags invalid: Foo"),
         ("AccountingStorageEnforce=foo", "muster.conf:3: AccountingStorageEnforce invalid: foo"),
+        ("MpiDefault=openmpi", "muster.conf:3: MpiDefault=openmpi is not known (use none, pmi2 or pmix)"),
         ("FirstJobId=100\nMaxJobId=50", "muster.conf:3: FirstJobId=100 is above MaxJobId=50"),
         ("AccountingStorageType=accounting_storage/mysql", "3: AccountingStorageType=accounting_storage/mysql is not"),
     ],
