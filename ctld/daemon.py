@@ -83,7 +83,7 @@ class Controller:
         door = Door()
         doing = actions.Context(store, dispatcher, self._clock, opened.blobs, service.stopping.set)
         door.add(actions.routes(doing))
-        door.add(steps.routes(steps.Context(store, links, opened.blobs, self._clock)))
+        door.add(steps.routes(steps.Context(store, links, dispatcher, opened.blobs, self._clock)))
         door.add(
             views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
         )

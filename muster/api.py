@@ -224,12 +224,9 @@ class StepCreateRequest(Message, frozen=True):
     relative: Count | None = None
     exact: bool = False
     overlap: bool = False
-    gpus: Text | None = None
     gpus_per_node: Text | None = None
-    gpus_per_task: Text | None = None
     gres: Text | None = None
     mem: Mib | None = None
-    mem_per_cpu: Mib | None = None
     time_limit: Limit | None = None
     kill_on_bad_exit: bool | None = None
     distribution: Word | None = None
@@ -238,15 +235,16 @@ class StepCreateRequest(Message, frozen=True):
     umask: Annotated[int, Meta(ge=0, le=0o777)] = 0o022
     rlimits: Rlimits = {}
     input: Text | None = None
+    """Pattern that the nodes open; None: srun streams it. The same holds for the two below."""
     output: Text | None = None
     error: Text | None = None
+    input_mode: Annotated[str, Meta(pattern=r"^(stream|none|file|[0-9]{1,9})$")] = "stream"
+    """Who gets srun's input: all (stream), none, one task by its rank; file: `input` is opened by the nodes."""
+    launch_host: Word = ""
+    """Address of the host where srun runs, for SLURM_LAUNCH_NODE_IPADDR."""
     open_mode: Literal["a", "t"] | None = None
     label: bool = False
     unbuffered: bool = False
-    pty: bool = False
-    cpu_bind: Word | None = None
-    mpi: Word | None = None
-    multi_prog: bool = False
     submit_line: Annotated[str, Meta(max_length=1048576)] = ""
 
 

@@ -45,7 +45,7 @@ class StepIoServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Attach(self, request_iterator, context):
-        """The first message names the step; the others carry the frames of noded/launch/frames.py unread, both ways.
+        """The first message names the step; the others carry the frames of muster/frames.py unread, both ways.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

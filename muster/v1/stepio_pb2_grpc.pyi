@@ -32,13 +32,13 @@ class StepIoStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> StepIoAsyncStub: ...
     Attach: _grpc.StreamStreamMultiCallable[_stepio_pb2.IoChunk, _stepio_pb2.IoChunk]
-    """The first message names the step; the others carry the frames of noded/launch/frames.py unread, both ways."""
+    """The first message names the step; the others carry the frames of muster/frames.py unread, both ways."""
 
 @_typing.type_check_only
 class StepIoAsyncStub(StepIoStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_stepio_pb2.IoChunk, _stepio_pb2.IoChunk]  # type: ignore[assignment]
-    """The first message names the step; the others carry the frames of noded/launch/frames.py unread, both ways."""
+    """The first message names the step; the others carry the frames of muster/frames.py unread, both ways."""
 
 class StepIoServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -47,6 +47,6 @@ class StepIoServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_stepio_pb2.IoChunk],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_stepio_pb2.IoChunk], _abc.AsyncIterator[_stepio_pb2.IoChunk]]:
-        """The first message names the step; the others carry the frames of noded/launch/frames.py unread, both ways."""
+        """The first message names the step; the others carry the frames of muster/frames.py unread, both ways."""
 
 def add_StepIoServicer_to_server(servicer: StepIoServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -15,7 +15,8 @@ import time
 import tty
 from collections.abc import Iterable, Mapping
 
-from noded.launch import frames, stdio
+from muster import frames
+from noded.launch import stdio
 from noded.launch.spawn import User
 from noded.launch.spec import Launch
 

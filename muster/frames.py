@@ -7,7 +7,10 @@ of the end of the step on this node; it sends input.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HEADER = struct.Struct("!BII")
 MAX_BYTES = 256 << 10
