@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctld.core.apply.indexes import rebuild
 from ctld.core.model import (
     UNLIMITED,
     ArraySpec,
@@ -75,11 +76,9 @@ def a_state(
             f"n{index + 1}", cpus=cpus, memory_mib=memory_mib, gpus=gpus, gpu_type=gpu_type, threads=threads
         )
         state.nodes.append(Node(index=index, spec=spec))
-        state.node_index[spec.name] = index
-        state.node_jobs.append({})
     for partition in partitions or (a_partition(nodes=nodes),):
         state.partitions[partition.name] = partition
-    state.free.reset(state.nodes)
+    rebuild(state)
     return state
 
 

@@ -31,6 +31,8 @@ class State:
         memory."""
 
         # Derived.
+        self.partition_nodes: dict[str, frozenset[int]] = {}
+        """Partition -> its node indexes as a set."""
         self.node_index: dict[str, int] = {}
         self.free = FreeTable()
         self.queue = Queue()

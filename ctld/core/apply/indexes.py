@@ -57,17 +57,27 @@ def mode(state: State, job: Job) -> str:
 def due_at(state: State, job: Job) -> int:
     """Give the time at which a tick has something to do for this job; 0: never."""
     settings = state.settings
+    if job.completing:
+        # A node that never says that it is done holds the job up; one that is DOWN is given up after a while.
+        since = job.submitted_at if job.state == PENDING else job.ended_at
+        return since + (settings.node_timeout_seconds or 300)
     if job.state == PENDING:
         if job.eligible_at or job.clauses or job.hold or not job.priority:
             return 0
         return max(1, job.begin_at)
     if job.state > SUSPENDED:
-        if job.completing or not settings.min_job_age_seconds:
+        if not settings.min_job_age_seconds:
             return 0
         return job.ended_at + settings.min_job_age_seconds
     if job.kill is not None:
-        return 0  # Its end is ordered; the dispatcher repeats that until it is reported.
-    times = []
+        # Its end is ordered, and repeated until it is reported; nobody reports an allocation that never had a
+        # step.
+        return 0 if job.spec.batch or job.next_step else max(1, job.kill.at)
+    times = [
+        step.created_at + step.limit_seconds
+        for step in state.steps.get(job.id, {}).values()
+        if step.limit_seconds >= 0 and step.kill is None
+    ]
     if job.limit_seconds >= 0:
         ends_at = job.started_at + job.limit_seconds
         if settings.over_time_minutes >= 0:
@@ -231,6 +241,7 @@ def rebuild(state: State) -> None:
     state.queue.kept_by_user = frozenset(
         partition.name for partition in state.partitions.values() if partition.exclusive == "USER"
     )
+    state.partition_nodes = {partition.name: frozenset(partition.nodes) for partition in state.partitions.values()}
     state.free = FreeTable()
     state.free.version = table.version
     state.free.reset(state.nodes)

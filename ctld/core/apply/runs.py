@@ -18,7 +18,7 @@ from ctld.core.events import (
 from ctld.core.model import Job
 from ctld.core.state import State
 from muster.ids import NO_TASK, UnixTime
-from muster.states import COMPLETING, LAUNCH_FAILED, REQUEUE_HOLD, REQUEUED, SPECIAL_EXIT, STOPPED, JobState
+from muster.states import COMPLETING, LAUNCH_FAILED, REQUEUE_HOLD, REQUEUED, SPECIAL_EXIT, STOPPED, JobState, Reason
 
 
 def started(state: State, event: JobStarted) -> None:
@@ -66,7 +66,7 @@ def finished(state: State, event: JobFinished) -> None:
     new = structs.replace(
         job,
         state=event.state,
-        flags=(COMPLETING if completing else 0) | (job.flags & LAUNCH_FAILED),
+        flags=(COMPLETING if completing else 0) | (LAUNCH_FAILED if event.reason == Reason.LAUNCH_FAILURE else 0),
         ended_at=event.at,
         exit_status=event.exit_status,
         derived_status=event.record.derived_status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ctld.core.apply.indexes import put
+from ctld.core.apply.indexes import due_at, put
 from ctld.core.events import StepCreated, StepFinished, StepKillOrdered, StepReported
 from ctld.core.state import State
 
@@ -21,6 +21,7 @@ def kill_ordered(state: State, event: StepKillOrdered) -> None:
     """Note the order on the step."""
     steps = state.steps[event.job_id]
     steps[event.step_id] = structs.replace(steps[event.step_id], kill=event.kill)
+    _refresh_due(state, event.job_id)
 
 
 def reported(state: State, event: StepReported) -> None:
@@ -42,3 +43,10 @@ def finished(state: State, event: StepFinished) -> None:
     status = event.record.exit_status
     if not status & 0x7F and status > job.derived_status:
         put(state, job, structs.replace(job, derived_status=status))
+    else:
+        _refresh_due(state, event.job_id)
+
+
+def _refresh_due(state: State, job_id: int) -> None:
+    """A step's own limit counts among the times at which its job needs a look."""
+    state.due.set(job_id, due_at(state, state.jobs[job_id]))

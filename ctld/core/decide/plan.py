@@ -1,0 +1,226 @@
+"""A scheduling pass's starts, each checked against the state of this moment; what is stale is dropped.
+
+The plan may have been made on an older state (the planner process works on its own copy), so nothing in it is
+believed: not that the job waits, not that the nodes are free, not that the shares add up to the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ctld.core import ranges
+from ctld.core.apply.indexes import startable
+from ctld.core.commands import ApplyPlan
+from ctld.core.decide.admission import limit_seconds
+from ctld.core.decide.numbering import JobIds
+from ctld.core.events import Event, JobStarted
+from ctld.core.free import exclusive_mode
+from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, Ranges, Request
+from ctld.core.plan import Start
+from ctld.core.record import requested_size
+from ctld.core.state import State
+from ctld.core.usable import usable
+from muster.ids import NO_TASK, JobId, UnixTime
+from muster.states import JobState, PartitionState
+
+
+def apply_plan(state: State, command: ApplyPlan, at: UnixTime) -> list[Event]:
+    """Start what can still be started, in the order of the plan."""
+    view = _View(state)
+    events: list[Event] = []
+    for start in command.plan.starts:
+        event = view.start(start, at)
+        if event is not None:
+            events.append(event)
+    return events
+
+
+def run_limit_seconds(job: Job, partition: PartitionSpec) -> int:
+    """Give the limit of a run: as asked, else the partition's default, else its maximum; -1: unlimited."""
+    if job.spec.time_limit_minutes or job.limit_seconds >= 0:
+        return job.limit_seconds
+    return limit_seconds(job.spec, partition)
+
+
+class _Node:
+    """What is left of one node behind the starts of this plan."""
+
+    __slots__ = ("cores", "cpus", "gpus", "jobs", "memory", "planned_uids")
+
+    def __init__(self, state: State, node: int) -> None:
+        free = state.free
+        self.cpus = int(free.cpus[node])
+        self.cores = free.cores[node]
+        self.memory = int(free.memory[node])
+        self.gpus = free.gpus[node]
+        self.jobs = int(free.jobs[node])
+        self.planned_uids: set[int] = set()
+        """Owners of the jobs that this plan starts there."""
+
+    def fits(self, share: NodeShare, memory_counts: bool) -> bool:
+        cores, gpus = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
+        return (
+            0 < share.cpus <= self.cpus
+            and cores & self.cores == cores
+            and gpus & self.gpus == gpus
+            and (share.memory_mib <= self.memory or not memory_counts)
+        )
+
+    def take(self, share: NodeShare, uid: int) -> None:
+        self.cpus -= share.cpus
+        self.cores &= ~ranges.to_bitmap(share.cores)
+        self.memory -= share.memory_mib
+        self.gpus &= ~ranges.to_bitmap(share.gpus)
+        self.jobs += 1
+        self.planned_uids.add(uid)
+
+
+class _View:
+    """The state with the plan's earlier starts taken off it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._ids = JobIds(state)
+        self._nodes: dict[int, _Node] = {}
+        self._owners: dict[int, int] = {}
+        self._started: set[int] = set()
+        self._pending: dict[int, Ranges] = {}
+        """Array job id -> members of its pending rest that this plan has not started."""
+        self._array_starts: dict[int, int] = {}
+        self._usable: dict[int, bool] = {}
+
+    def start(self, start: Start, at: UnixTime) -> JobStarted | None:
+        """Check one start and take its resources off; None when it cannot be any more."""
+        job = self._state.jobs.get(start.job_id)
+        if job is None or job.state != JobState.PENDING or not startable(job) or not self._is_free_to_start(job, start):
+            return None
+        partition = self._partition(job, start)
+        if partition is None or not self._fits(job, start.shares, partition):
+            return None
+        if not satisfies(job.spec.request, start.shares):
+            return None
+        self._take(job, start.shares, partition)
+        array_job_id, job_id = 0, job.id
+        if start.task_id != NO_TASK:
+            array_job_id = job.array_job_id
+            job_id = self._take_member(job, start.task_id)
+        else:
+            self._started.add(job.id)
+        if job.array_job_id:
+            self._array_starts[job.array_job_id] = self._array_starts.get(job.array_job_id, 0) + 1
+        return JobStarted(
+            at=at,
+            job_id=job_id,
+            alloc=Allocation(partition=start.partition, shares=start.shares, planned_by=start.planned_by),
+            limit_seconds=run_limit_seconds(job, partition),
+            array_job_id=array_job_id,
+            task_id=start.task_id,
+        )
+
+    def _is_free_to_start(self, job: Job, start: Start) -> bool:
+        if job.id in self._started:
+            return False
+        if job.array_limit and job.array_job_id:
+            running = self._state.array_running.get(job.array_job_id, 0)
+            if running + self._array_starts.get(job.array_job_id, 0) >= job.array_limit:
+                return False
+        if job.array_pending:
+            return start.task_id != NO_TASK and ranges.contains(
+                self._pending.get(job.id, job.array_pending), start.task_id
+            )
+        return start.task_id == NO_TASK
+
+    def _partition(self, job: Job, start: Start) -> PartitionSpec | None:
+        partition = self._state.partitions.get(start.partition)
+        if partition is None or start.partition not in job.spec.partitions:
+            return None
+        return partition if partition.state in (PartitionState.UP, PartitionState.DRAIN) else None
+
+    def _fits(self, job: Job, shares: Sequence[NodeShare], partition: PartitionSpec) -> bool:
+        """Check that every share is there: a gang starts whole or not at all."""
+        if not shares:
+            return False
+        mode = exclusive_mode(job.spec.request.exclusive, partition)
+        members = self._members_of(partition)
+        before = -1
+        for share in shares:
+            if share.node <= before or share.node not in members or not self._is_usable(share.node):
+                return False
+            before = share.node
+            node = self._node(share.node)
+            if not node.fits(share, self._state.settings.memory_consumable):
+                return False
+            if mode == "node" and node.jobs:
+                return False
+            owner = self._owners.get(share.node, self._state.free.owner[share.node])
+            if owner not in (-1, job.spec.uid):
+                return False
+            if mode == "user" and self._uids(share.node) - {job.spec.uid}:
+                return False
+        return True
+
+    def _members_of(self, partition: PartitionSpec) -> frozenset[int]:
+        known = self._state.partition_nodes.get(partition.name)
+        return known if known is not None else frozenset(partition.nodes)
+
+    def _is_usable(self, node: int) -> bool:
+        known = self._usable.get(node)
+        if known is None:
+            state = self._state
+            known = self._usable[node] = node < len(state.nodes) and usable(state.settings, state.nodes[node])
+        return known
+
+    def _node(self, node: int) -> _Node:
+        view = self._nodes.get(node)
+        if view is None:
+            view = self._nodes[node] = _Node(self._state, node)
+        return view
+
+    def _uids(self, node: int) -> set[int]:
+        jobs = self._state.jobs
+        return self._node(node).planned_uids.union(jobs[job_id].spec.uid for job_id in self._state.node_jobs[node])
+
+    def _take(self, job: Job, shares: Sequence[NodeShare], partition: PartitionSpec) -> None:
+        mode = exclusive_mode(job.spec.request.exclusive, partition)
+        for share in shares:
+            self._node(share.node).take(share, job.spec.uid)
+            if mode == "user":
+                self._owners[share.node] = job.spec.uid
+
+    def _take_member(self, job: Job, task_id: int) -> JobId:
+        """Take a member out of the pending rest; the last one keeps the array's own id."""
+        left = ranges.without(self._pending.get(job.id, job.array_pending), task_id)
+        self._pending[job.id] = left
+        if left:
+            return self._ids.take()
+        self._started.add(job.id)
+        return job.id
+
+
+def satisfies(request: Request, shares: Sequence[NodeShare]) -> bool:
+    """Tell whether the shares together are at least what was asked for."""
+    tasks, nodes = requested_size(request)
+    if len(shares) < max(1, request.nodes_min) or (request.nodes_max and len(shares) > request.nodes_max):
+        return False
+    if len(shares) < nodes:
+        return False
+    if not request.ntasks and request.ntasks_per_node:
+        tasks = len(shares) * request.ntasks_per_node
+    placed = sum(share.tasks for share in shares)
+    if placed < tasks:
+        return False
+    per_node = sum(part.count for part in request.gpus_per_node)
+    per_task = sum(part.count for part in request.gpus_per_task)
+    gpus = 0
+    for share in shares:
+        here = ranges.count(share.gpus) if share.gpus else 0
+        gpus += here
+        if share.cpus < request.min_cpus or share.tasks < 1:
+            return False
+        if not request.overcommit and share.cpus < share.tasks * request.cpus_per_task:
+            return False
+        if here < max(per_node, share.tasks * per_task):
+            return False
+        if request.memory_per_node_mib > 0 and share.memory_mib < request.memory_per_node_mib:
+            return False
+    return gpus >= sum(part.count for part in request.gpus)

@@ -1,0 +1,235 @@
+"""What must hold in every state, whatever came before; simulated tests check it after each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ctld.core import ranges
+from ctld.core.apply.indexes import PENDING, SUSPENDED, held_shares, mode, rebuild, size, startable
+from ctld.core.events import (
+    ConfigApplied,
+    Event,
+    JobsPurged,
+    JobStarted,
+    JobSubmitted,
+    NodeChanged,
+    NodeRegistered,
+    StepCreated,
+)
+from ctld.core.free import core_count
+from ctld.core.model import Job
+from ctld.core.record import requested_size
+from ctld.core.state import State
+from muster.ids import NO_TASK
+
+
+class BrokenInvariant(AssertionError):
+    """The state contradicts itself: a bug in `decide` or `apply`, never a fault of input."""
+
+
+def check(state: State) -> None:
+    """Check everything; costs a rebuild.
+
+    Raises:
+        BrokenInvariant: saying what contradicts what.
+    """
+    for job in state.jobs.values():
+        _check_job(state, job)
+    for node in range(len(state.nodes)):
+        _check_node(state, node)
+    _check_derived(state)
+    for job_id, steps in state.steps.items():
+        _require(job_id in state.running and bool(steps), f"job {job_id} has open steps and does not run")
+
+
+def check_touched(state: State, event: Event) -> None:
+    """Check only what an event touched; costs microseconds.
+
+    Raises:
+        BrokenInvariant: saying what contradicts what.
+    """
+    match event:
+        case ConfigApplied():
+            check(state)
+            return
+        case NodeRegistered(node=node) | NodeChanged(node=node):
+            _check_node(state, node)
+            return
+        case JobsPurged(job_ids=job_ids):
+            for job_id in job_ids:
+                _require(job_id not in state.jobs and job_id not in state.ended, f"job {job_id} is still there")
+            return
+        case JobSubmitted(job=submitted):
+            job = state.jobs[submitted.id]
+        case StepCreated(step=step):
+            job = state.jobs[step.job_id]
+        case _:
+            # A member of an array may have been named by its array's id.
+            job = state.jobs[getattr(event, "job_id", 0)]
+    _check_job(state, job)
+    if isinstance(event, JobStarted):
+        _check_start(state, event)
+    for share in job.alloc.shares if job.alloc is not None else ():
+        _check_node(state, share.node)
+
+
+# ---- one job
+# -------------------------------------------------------------------------------------------------
+
+
+def _check_job(state: State, job: Job) -> None:
+    name = f"job {job.id}"
+    pending, running = job.state == PENDING, PENDING < job.state <= SUSPENDED
+    ended = job.state > SUSPENDED
+    _require((job.id in state.queue) == (pending and startable(job)), f"{name}: wrong about the queue")
+    _require((job.id in state.deferred) == (pending and not startable(job)), f"{name}: wrong about deferred")
+    _require((job.id in state.running) == running, f"{name}: wrong about running")
+    _require((job.id in state.ended) == ended, f"{name}: wrong about ended")
+    _require((job.id in state.completing) == bool(job.completing), f"{name}: wrong about completing")
+    if running:
+        _require(job.alloc is not None, f"{name} runs without nodes")
+        _require(not job.completing, f"{name} runs and completes")
+        _check_gang(job)
+    if job.completing:
+        nodes = {share.node for share in job.alloc.shares} if job.alloc is not None else set()
+        _require(nodes.issuperset(job.completing), f"{name} completes on nodes that it did not have")
+    if pending and not job.completing:
+        _require(job.alloc is None, f"{name} waits and has nodes")
+    for share in job.alloc.shares if job.alloc is not None else ():
+        held = running or share.node in job.completing
+        _require(
+            (job.id in state.node_jobs[share.node]) == held, f"{name}: node {share.node} disagrees on what it holds"
+        )
+    if job.array_job_id:
+        _require(job.id in state.by_array.get(job.array_job_id, ()), f"{name} is missing in its array")
+        if pending and job.array_task_id == NO_TASK:
+            _require(bool(job.array_pending), f"{name} is an array's rest of nothing")
+    if pending:
+        for clause in job.clauses:
+            _require(job.id in state.dependants.get(clause.job_id, ()), f"{name} waits for {clause.job_id} unnoticed")
+
+
+def _check_gang(job: Job) -> None:
+    """A run has all that it asked for, or it would not run."""
+    assert job.alloc is not None, "a running job has nodes"
+    shares = job.alloc.shares
+    nodes = [share.node for share in shares]
+    _require(nodes == sorted(set(nodes)), f"job {job.id}: nodes out of order or twice")
+    tasks, least = requested_size(job.spec.request)
+    _require(len(shares) >= least, f"job {job.id} runs on {len(shares)} of {least} nodes")
+    _require(sum(share.tasks for share in shares) >= tasks, f"job {job.id} has no place for {tasks} tasks")
+
+
+def _check_start(state: State, event: JobStarted) -> None:
+    """A start takes nothing that is not there."""
+    free = state.free
+    for share in event.alloc.shares:
+        node = state.nodes[share.node].spec
+        _require(int(free.cpus[share.node]) >= 0, f"{node.name} gives more CPUs than it has")
+        if state.settings.memory_consumable:
+            _require(int(free.memory[share.node]) >= 0, f"{node.name} gives more memory than it has")
+        _require(ranges.to_bitmap(share.cores) >> core_count(node) == 0, f"{node.name} has no such cores")
+        _require(ranges.to_bitmap(share.gpus) >> len(node.gpus) == 0, f"{node.name} has no such GPUs")
+
+
+# ---- one node
+# ------------------------------------------------------------------------------------------------
+
+
+def _check_node(state: State, node: int) -> None:
+    name = state.nodes[node].spec.name
+    cores = gpus = cpus = memory = 0
+    owners: set[int] = set()
+    exclusive = False
+    for job_id in state.node_jobs[node]:
+        job = state.jobs[job_id]
+        share = next((share for share in held_shares(job) if share.node == node), None)
+        if share is None:
+            raise BrokenInvariant(f"{name}: job {job_id} is noted there and holds nothing")
+        its_cores, its_gpus = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
+        _require(not cores & its_cores, f"{name}: a core is given twice (job {job_id})")
+        _require(not gpus & its_gpus, f"{name}: a GPU is given twice (job {job_id})")
+        cores |= its_cores
+        gpus |= its_gpus
+        cpus += share.cpus
+        memory += share.memory_mib
+        owners.add(job.spec.uid)
+        exclusive = exclusive or mode(state, job) == "user"
+    spec, free = state.nodes[node].spec, state.free
+    _require(int(free.cpus[node]) == spec.cpus - cpus, f"{name}: free CPUs are wrong")
+    _require(int(free.memory[node]) == spec.memory_mib - memory, f"{name}: free memory is wrong")
+    all_cores, all_gpus = (1 << core_count(spec)) - 1, (1 << len(spec.gpus)) - 1
+    _require(free.cores[node] == all_cores & ~cores, f"{name}: free cores are wrong")
+    _require(free.gpus[node] == all_gpus & ~gpus, f"{name}: free GPUs are wrong")
+    _require(int(free.gpu_count[node]) == free.gpus[node].bit_count(), f"{name}: count of free GPUs is wrong")
+    _require(int(free.jobs[node]) == len(state.node_jobs[node]), f"{name}: number of jobs is wrong")
+    _require((free.owner[node] >= 0) == exclusive, f"{name}: its owner is wrong")
+    _require(not exclusive or owners == {free.owner[node]}, f"{name} is kept for one user and has others")
+
+
+# ---- everything derived
+# --------------------------------------------------------------------------------------
+
+
+def derived(state: State) -> dict[str, object]:
+    """Give all derived parts as plain values, for comparing two states (numbers of classes may differ)."""
+    return {
+        "free": state.free.as_lists(),
+        "queue": state.queue.contents(),
+        "by_array": state.by_array,
+        "dependants": state.dependants,
+        "running": set(state.running),
+        "completing": set(state.completing),
+        "node_jobs": [set(jobs) for jobs in state.node_jobs],
+        "deferred": set(state.deferred),
+        "ended": set(state.ended),
+        "users": state.users,
+        "members": state.members,
+        "array_running": state.array_running,
+        "due": state.due.times(),
+        "timed": set(state.timed),
+        "node_index": state.node_index,
+        "partition_nodes": state.partition_nodes,
+    }
+
+
+def records(state: State) -> dict[str, object]:
+    """Give all records and counters, for comparing two states."""
+    return {
+        "settings": state.settings,
+        "jobs": state.jobs,
+        "steps": state.steps,
+        "nodes": state.nodes,
+        "partitions": state.partitions,
+        "next_job_id": state.next_job_id,
+        "at": state.at,
+        "array_status": state.array_status,
+    }
+
+
+def rebuilt(state: State) -> State:
+    """Give a state of the same records whose derived parts are made anew."""
+    other = State()
+    other.settings = state.settings
+    other.jobs = dict(state.jobs)
+    other.steps = {job_id: dict(steps) for job_id, steps in state.steps.items()}
+    other.nodes = list(state.nodes)
+    other.partitions = dict(state.partitions)
+    other.next_job_id = state.next_job_id
+    other.at = state.at
+    other.array_status = dict(state.array_status)
+    rebuild(other)
+    return other
+
+
+def _check_derived(state: State) -> None:
+    live, fresh = derived(state), derived(rebuilt(state))
+    wrong: Iterable[str] = [name for name in live if live[name] != fresh[name]]
+    _require(not wrong, "derived from the records differently: " + ", ".join(wrong))
+    alive = sum(size(job) for job in state.jobs.values() if job.state <= SUSPENDED)
+    _require(sum(state.users.values()) == alive, "jobs are not counted by their owners")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise BrokenInvariant(otherwise)
