@@ -1,0 +1,324 @@
+"""One scheduling pass: who starts now and where, who waits and why, and what is promised to the first who wait.
+
+Order: partition tier, then job priority, then job id. The pass looks at the heads of classes, so that its cost grows
+with the classes and the starts, never with the pending jobs. The first job of a partition that has to wait gets a
+reservation; what comes behind it starts only where that is not delayed (`backfill`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from ctld.core import ranges
+from ctld.core.model import Job, NodeShare
+from ctld.core.plan import Plan, Start, Wait
+from ctld.core.queue import JobClass, order_key
+from ctld.core.state import State
+from ctld.sched.backfill import Guard, Reservation, earliest
+from ctld.sched.demand import Demand
+from ctld.sched.fleet import View, free_view
+from ctld.sched.memory import PRIORITY, Entry, PlanMemory
+from ctld.sched.needs import amount, share_vector
+from ctld.sched.place import Scratch
+from ctld.sched.releases import FAR, Row, end_of
+from ctld.sched.select import Pick, choose, fits_on
+from muster.ids import NO_TASK, JobId, UnixTime
+from muster.states import JobState, Reason
+
+Item = tuple[int, int, int, Entry]
+"""A class's head in line: tier, order key, place of the partition in the job's list (unique with the key), entry."""
+
+
+def never() -> bool:
+    """A budget that does not run out."""
+    return False
+
+
+def plan(
+    state: State,
+    at: UnixTime,
+    *,
+    reachable: int | npt.NDArray[np.bool_],
+    spent: Callable[[], bool] = never,
+    memory: PlanMemory | None = None,
+) -> Plan:
+    """Make one pass over the queue; the state is not changed.
+
+    Args:
+        state: what is.
+        at: now.
+        reachable: the nodes whose daemons answer, as a bitmap (bit = node index) or a column of booleans.
+        spent: says when the time for this pass is over; then the plan holds what was found so far, and is not
+            `complete`. At least one class is looked at.
+        memory: what the last pass with the same state left behind; makes this one cheaper and changes no result.
+    """
+    memory = memory or PlanMemory()
+    memory.follow(state, reachable)
+    one = Pass(state, at, memory)
+    one.line_up()
+    complete = one.run(spent)
+    memory.seen = one.scratch.view
+    memory.prune(state)
+    return Plan(at, tuple(one.starts), one.waits, one.class_waits, complete)
+
+
+class Cursor:
+    """Walks through a class in order, past jobs that cannot start now for reasons of their own."""
+
+    __slots__ = ("_jobs", "_pairs", "_tasks", "_waits", "job", "key", "room", "state", "task")
+
+    def __init__(self, state: State, jobs: JobClass, waits: dict[int, Wait]) -> None:
+        self.state = state
+        self._pairs = jobs.pairs()
+        self._jobs = state.jobs
+        self._waits = waits
+        self._tasks: Iterator[int] = iter(())
+        self.key = 0
+        """Order key of the job; 0 when the class is exhausted."""
+        self.job: Job
+        self.task = NO_TASK
+        """Member to start, of an array."""
+        self.room = 0
+        """Members that may start yet under the array's own limit; below 0: no limit."""
+        self.next_job()
+
+    def next_job(self) -> None:
+        """Step to the next job that may start."""
+        for priority, job_id in self._pairs:
+            job = self._jobs[job_id]
+            if job.completing:
+                self._waits[job_id] = Wait(Reason.CLEANING)
+                continue
+            self.task, self.room = NO_TASK, -1
+            if job.array_pending:
+                if job.array_limit:
+                    self.room = job.array_limit - _running_members(self.state, job)
+                    if self.room <= 0:
+                        self._waits[job_id] = Wait(Reason.ARRAY_LIMIT)
+                        continue
+                self._tasks = ranges.numbers(job.array_pending)
+                self.task = next(self._tasks)
+            self.job, self.key = job, order_key(priority, job_id)
+            return
+        self.key = 0
+
+    def started(self) -> None:
+        """Step on after a start: to the next member of the array, or the next job."""
+        if self.task != NO_TASK:
+            self.task = next(self._tasks, NO_TASK)
+            self.room -= 1
+            if self.task != NO_TASK:
+                if self.room:
+                    return
+                self._waits[self.job.id] = Wait(Reason.ARRAY_LIMIT)
+        self.next_job()
+
+
+class Pass:
+    """One pass; its stages are `line_up`, then for each head `_start` or `_wait`."""
+
+    def __init__(self, state: State, at: UnixTime, memory: PlanMemory) -> None:
+        self.state = state
+        self.at = at
+        self.memory = memory
+        view = free_view(memory.fleet, state.free, memory.closed_now)
+        memory.thaw(view)
+        self.scratch = Scratch(state, memory.fleet, view)
+        self.guard = Guard(view)
+        self.starts: list[Start] = []
+        self.waits: dict[int, Wait] = {}
+        self.class_waits: dict[int, Wait] = {}
+        self._taken: list[Row] = []
+        """Shares of this pass's starts."""
+        self._line: list[Item] = []
+        self._behind: dict[str, list[Item]] = {}
+        """By partition the classes that are known to find no place: only the first of them matters."""
+        self._cursors: dict[int, Cursor] = {}
+        self._blocked: set[str] = set()
+        """Partitions in which a job waits for resources."""
+        self._stuck: dict[int, int] = {}
+        """Demand number -> least rank (see Guard) at which it found no place in this pass."""
+        self._last: tuple[Demand | None, int, int] = (None, 0, 0)
+        """Demand, rank and node of the last start on one node."""
+
+    def line_up(self) -> None:
+        """Put the head of each class in line, for each partition that it may use."""
+        line, behind, class_waits, entries_of = self._line, self._behind, self.class_waits, self.memory.entries
+        for number, jobs in self.state.queue.classes.items():
+            key = jobs.head_key
+            standing = None
+            for entry in entries_of(jobs):
+                if entry.bar is not None:
+                    standing = standing or entry.bar
+                    continue
+                standing = PRIORITY
+                item = (entry.tier, key, entry.place, entry)
+                if entry.demand.no_fit:  # type: ignore[union-attr]  # No bar: there is a demand.
+                    behind.setdefault(entry.partition.name, []).append(item)
+                else:
+                    line.append(item)
+            class_waits[number] = standing or PRIORITY
+        heapify(line)
+        for items in behind.values():
+            heapify(items)
+            heappush(line, heappop(items))
+
+    def run(self, spent: Callable[[], bool]) -> bool:
+        """Go through the line; False when the budget ran out."""
+        line, cursors = self._line, self._cursors
+        while line:
+            tier, key, place, entry = heappop(line)
+            cursor = cursors.get(entry.jobs.id)
+            if cursor is None:
+                cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits)
+            while cursor.key == key:
+                if not self._start(entry, cursor):
+                    self._wait(entry, cursor)
+                    break
+                if spent():
+                    return False
+            else:  # The class went on to another job, which may stand behind others.
+                if cursor.key:
+                    heappush(line, (tier, cursor.key, place, entry))
+            if line and spent():
+                return False
+        return True
+
+    def _start(self, entry: Entry, cursor: Cursor) -> bool:
+        """Start the job (or the member) at the cursor, if there is a place."""
+        demand, job, scratch = entry.demand, cursor.job, self.scratch
+        assert demand is not None  # Entries without a demand have a bar and are not lined up.
+        if demand.no_fit:
+            return False
+        uid = job.spec.uid
+        end = end_of(self.at, job.limit_seconds)
+        rank = self.guard.rank(end)
+        if self._stuck.get(demand.number, rank + 1) <= rank:
+            return False
+        view = self.guard.view(rank)
+        barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user else 0
+        last = self._last
+        if last[0] is demand and last[1] == rank and not barred and fits_on(demand, view, last[2]):
+            # The tightest node got tighter still: it stays the best.
+            picks: list[Pick] | None = [(last[2], demand.tasks, demand.need.gpus_total[0])]
+        else:
+            picks = choose(demand, view, barred)
+        shares = scratch.place(demand, picks, uid) if picks else None
+        if shares is None:
+            if not barred and not demand.need.user:
+                self._stuck[demand.number] = rank
+                demand.no_fit = not rank or choose(demand, scratch.view) is None
+            return False
+        alone = demand.single and len(shares) == 1 and not barred
+        self._last = (demand, rank, shares[0].node) if alone else (None, 0, 0)
+        self._note_start(entry, cursor, shares, end)
+        return True
+
+    def _note_start(self, entry: Entry, cursor: Cursor, shares: tuple[NodeShare, ...], end: int) -> None:
+        name = entry.partition.name
+        by = "Backfill" if name in self._blocked else "Main"
+        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by))
+        fleet = self.memory.fleet
+        for share in shares:
+            gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
+            self._taken.append((end, share.node, share.cpus, share.memory_mib, gpus))
+        self.guard.took(fleet, shares, end)
+        cursor.started()
+
+    def _wait(self, entry: Entry, cursor: Cursor) -> None:
+        """Say why the job at the cursor waits; the first one of its partition gets a reservation."""
+        name, job = entry.partition.name, cursor.job
+        if name in self._blocked:
+            return
+        if self.memory.lost(entry):
+            assert entry.demand is not None
+            self.class_waits[entry.jobs.id] = self.memory.unavailable(entry.demand)
+            if self._behind.get(name):
+                heappush(self._line, heappop(self._behind[name]))
+            return
+        self._blocked.add(name)
+        wait = self._reserve(entry, job)
+        known = self.waits.get(job.id)
+        if known is None or not known.start_at or 0 < wait.start_at < known.start_at:
+            self.waits[job.id] = wait
+
+    def _reserve(self, entry: Entry, job: Job) -> Wait:
+        """Promise the job the earliest start, and guard it."""
+        assert entry.demand is not None
+        demand = entry.demand.alone(entry.partition, entry.jobs.request)
+        base = self._base()
+        held = [row for one in self.guard.reservations for row in one.held]
+        for _, node, cpus, memory, gpus in held:
+            base.cpus[node] -= cpus
+            base.memory[node] -= memory
+            for column, count in zip(base.gpus, gpus, strict=True):
+                column[node] -= count
+        self.memory.releases.follow(self.state)
+        timeline = self.memory.releases.timeline(self.at, [*self._taken, *held])
+        found = earliest(demand, base, timeline, self._foreign(job.spec.uid))
+        if found is None:
+            return Wait(Reason.RESOURCES)
+        start, picks, then = found
+        self.guard.add(_reservation(demand, job, start, picks, then))
+        self._stuck.clear()
+        if start >= FAR:
+            return Wait(Reason.RESOURCES)
+        return Wait(Reason.RESOURCES, "", UnixTime(start), tuple(pick[0] for pick in picks))
+
+    def _base(self) -> View:
+        """Give what is free now, nodes being cleaned up included."""
+        memory = self.memory
+        if memory.closed_now == memory.closed_later:
+            return self.scratch.view.copy()
+        base = free_view(memory.fleet, self.state.free, memory.closed_later)
+        for _, node, cpus, mib, gpus in self._taken:
+            base.cpus[node] -= cpus
+            base.memory[node] -= mib
+            for column, count in zip(base.gpus, gpus, strict=True):
+                column[node] -= count
+        return base
+
+    def _foreign(self, uid: int) -> dict[int, int]:
+        """Give the nodes that belong to another user, with the time at which all jobs there have ended."""
+        if not self.scratch.owned:
+            return {}
+        until: dict[int, int] = {}
+        state = self.state
+        for node, owner in enumerate(self.scratch.owner):
+            if owner in (-1, uid):
+                continue
+            jobs = [state.jobs[job_id] for job_id in state.node_jobs[node]]
+            ends = [end_of(job.started_at, job.limit_seconds) for job in jobs]
+            ends += [row[0] for row in self._taken if row[1] == node]
+            until[node] = max(ends, default=self.at)
+        return until
+
+
+def _reservation(demand: Demand, job: Job, start: int, picks: list[Pick], then: View) -> Reservation:
+    """Make the reservation of these picks; `then` is what is free at its start."""
+    need, fleet = demand.need, demand.fleet
+    end = FAR if start >= FAR else end_of(start, job.limit_seconds)
+    reservation = Reservation(JobId(job.id), start, end, [])
+    for node, tasks, gpus in picks:
+        cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
+        if not need.memory_counts:
+            memory = 0
+        reservation.held.append((end, node, cpus, memory, by_column))
+        reservation.spare[node] = [
+            int(then.cpus[node]) - cpus,
+            int(then.memory[node]) - memory,
+            *(int(column[node]) - count for column, count in zip(then.gpus, by_column, strict=True)),
+        ]
+    return reservation
+
+
+def _running_members(state: State, job: Job) -> int:
+    """Count an array's members that run."""
+    members = state.by_array.get(job.array_job_id or job.id, ())
+    if len(members) <= len(state.running):
+        return sum(state.jobs[member].state in (JobState.RUNNING, JobState.SUSPENDED) for member in members)
+    return sum(job_id in members for job_id in state.running)

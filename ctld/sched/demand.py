@@ -1,0 +1,153 @@
+"""A need laid over the nodes of one partition: which nodes could ever serve, and what each would have to give.
+
+Made once for each (request, partition) and kept between passes: the columns here are what a pass compares with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ctld.core.model import GpuRequest, PartitionSpec, Request, Settings
+from ctld.sched.features import choices
+from ctld.sched.fleet import Column, Fleet, Kind, bitmap, members
+from ctld.sched.needs import Amount, Impossible, Need, alone, amount, derive, share_vector
+from muster.states import Reason
+
+
+class Alternative:
+    """One way to satisfy the constraint: the nodes that could serve, and counts among them."""
+
+    __slots__ = ("bits", "counts", "indexes", "nodes")
+
+    def __init__(self, bits: int, counts: tuple[tuple[int, int], ...]) -> None:
+        self.bits = bits
+        self.counts = counts
+        """(bitmap, how many nodes of the job must be in it)."""
+        self.nodes = members(bits)
+        self.indexes: npt.NDArray[np.int64] = np.array(self.nodes, np.int64)
+
+
+class Demand:
+    """What jobs of one shape need in one partition. Raises Impossible when no number of nodes could do."""
+
+    __slots__ = (
+        "_alone", "alternatives", "amounts", "cpus", "even", "fleet", "gpus", "least", "lost", "lost_at",
+        "memory", "need", "no_fit", "number", "required", "required_bits", "single", "tasks",
+    )  # fmt: skip
+
+    def __init__(self, fleet: Fleet, partition: PartitionSpec, request: Request, need: Need, number: int = 0) -> None:
+        self.fleet = fleet
+        self.need = need
+        self.number = number
+        """To tell demands apart cheaply."""
+        self.required = _named(fleet, request)
+        self.required_bits = bitmap(self.required)
+        per_node, odd = divmod(need.tasks, need.nodes)
+        self.even = not odd and not (need.gpus_total[0] and need.nodes > 1)
+        """A share may be the same on each of `need.nodes` nodes, and that is tried first."""
+        self.tasks = (per_node or need.tasks_each) if self.even else 1
+        """Tasks of an even share."""
+        self.amounts: list[Amount] = [
+            amount(need, kind, self.tasks, share_vector(need, need.gpus_total[0] if self.even else 1))
+            for kind in fleet.kinds
+        ]
+        """By kind: what an even share takes."""
+        self.least: list[Amount] = (
+            [amount(need, kind, 1, share_vector(need, 1)) for kind in fleet.kinds] if need.uneven else self.amounts
+        )
+        """By kind: the smallest share that a node may have."""
+        self.cpus: Column = fleet.per_node([one[0] for one in self.amounts])
+        """By node: what an even share takes, as the next two."""
+        self.memory: Column = fleet.per_node([one[1] if need.memory_counts else 0 for one in self.amounts])
+        self.gpus: list[tuple[int, Column]] = [
+            (at, fleet.per_node([one[2][at] for one in self.amounts]))
+            for at in range(1 + len(fleet.types))
+            if any(one[2][at] for one in self.amounts)
+        ]
+        """(column of the view, GPUs); only columns that matter."""
+        pool = _pool(fleet, partition, request)
+        if need.nodes_max == len(self.required):
+            pool &= self.required_bits
+        able = [_could_serve(need, one, kind)
+                for one, kind in zip(self.least, fleet.kinds, strict=True)]  # fmt: skip
+        bits = bitmap(node for node in members(pool) if able[fleet.kind[node]])
+        self.alternatives = [
+            Alternative(bits & choice.nodes, choice.counts)
+            for choice in choices(request.constraint, fleet.nodes_with, fleet.everything)
+        ]
+        self.single = (
+            self.even
+            and need.nodes == 1
+            and not need.grows
+            and not self.required
+            and len(self.alternatives) == 1
+            and not self.alternatives[0].counts
+        )
+        """One node with an even share is what is looked for (first)."""
+        self.no_fit = False
+        """Found no place when last tried, and nothing has come free since that could change it."""
+        self.lost = False
+        """The nodes that can be used at all do not suffice; as of `lost_at`, a count of `PlanMemory`."""
+        self.lost_at = -1
+        self._alone: Demand | None = self if not need.user else None
+
+    def alone(self, partition: PartitionSpec, request: Request) -> Demand:
+        """Give the demand that stands for this one in the future: with nodes of its own where it may share only
+        with its own user, as nobody knows who will be there then."""
+        if self._alone is None:
+            self._alone = Demand(self.fleet, partition, request, alone(self.need))
+        return self._alone
+
+    def serves(self, node: int, cpus: int, memory: int, gpus: int) -> bool:
+        """Tell whether a node with so much free could have the smallest share (GPU types not looked at)."""
+        least = self.least[self.fleet.kind[node]]
+        return (
+            cpus >= least[0]
+            and (memory >= least[1] or not self.need.memory_counts)
+            and gpus >= least[2][0]
+            and any(alternative.bits >> node & 1 for alternative in self.alternatives)
+        )
+
+
+def demand_of(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: Request, number: int = 0) -> Demand:
+    """Lay a request over a partition.
+
+    Raises:
+        Impossible: it contradicts itself, the partition's limits or names unknown nodes.
+        InvalidInput: the constraint cannot be read.
+    """
+    return Demand(fleet, partition, request, derive(fleet, settings, partition, request), number)
+
+
+def _named(fleet: Fleet, request: Request) -> list[int]:
+    """Give the nodes of --nodelist, ascending."""
+    unknown = [name for name in request.nodelist if name not in fleet.names]
+    if unknown:
+        raise Impossible(Reason.BAD_CONSTRAINTS, f"node {unknown[0]} of --nodelist is not known")
+    return sorted({fleet.names[name] for name in request.nodelist})
+
+
+def _pool(fleet: Fleet, partition: PartitionSpec, request: Request) -> int:
+    """Give the nodes of the partition that are not excluded and have GPUs of the types asked for."""
+    pool = bitmap(partition.nodes) & ~fleet.future
+    for name in request.exclude:
+        if name in fleet.names:
+            pool &= ~(1 << fleet.names[name])
+    for wanted in (*request.gpus_per_node, *request.gpus_per_task, *request.gpus):
+        pool &= _nodes_with_type(fleet, wanted)
+    return pool
+
+
+def _nodes_with_type(fleet: Fleet, wanted: GpuRequest) -> int:
+    return fleet.typed.get(wanted.type, 0) if wanted.type else fleet.everything
+
+
+def _could_serve(need: Need, one: Amount, kind: Kind) -> bool:
+    """Tell whether a node of this hardware could give this amount when it is empty."""
+    return (
+        one[0] <= kind.cpus
+        and one[1] <= kind.memory_mib
+        and need.tmp_mib <= kind.tmp_mib
+        and all(want <= have for want, have in zip(one[2], kind.gpus, strict=True))
+    )

@@ -1,0 +1,229 @@
+"""What a pass remembers for the next one: the nodes as columns, the demands of all classes, and which of them found no
+place.
+
+All of it can be thrown away at any time: a pass with a fresh memory gives the same plan, only later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ctld.core.model import Node, PartitionSpec, Request, Settings
+from ctld.core.plan import Wait
+from ctld.core.queue import JobClass
+from ctld.core.state import State
+from ctld.sched.demand import Demand, demand_of
+from ctld.sched.fleet import Fleet, View, bitmap
+from ctld.sched.needs import Impossible
+from ctld.sched.releases import Releases
+from ctld.sched.select import choose
+from muster.errors import InvalidInput
+from muster.hostlist import sort_compress
+from muster.states import PartitionState, Reason
+
+MAX_DEMANDS = 8192
+"""Most demands that are kept; at the bound all are dropped and made anew as they are needed."""
+MAX_GROWN = 64
+"""When more came free on more nodes than this, everything is tried again instead of asking demand by demand."""
+
+PRIORITY = Wait(Reason.PRIORITY)
+
+
+class Entry:
+    """A class in one of its partitions."""
+
+    __slots__ = ("bar", "demand", "jobs", "partition", "place", "tier")
+
+    def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
+        self.jobs = jobs
+        self.place = place
+        """Place of the partition in the job's list."""
+        self.partition = partition
+        self.tier = -partition.priority_tier
+        self.demand = demand
+        self.bar = bar
+        """Why no job of the class can start here, whatever comes free."""
+
+
+class PlanMemory:
+    """Kept by whoever calls `plan` again and again."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet(())
+        self.releases = Releases(self.fleet)
+        self.closed_now = 0
+        """Bitmap of nodes that cannot be used now."""
+        self.closed_later = 0
+        """... nor when everything that is being cleaned up has been."""
+        self.seen: View | None = None
+        """What was free at the end of the last pass, its own starts taken off: `no_fit` of a demand means this."""
+        self._nodes: list[Node] = []
+        self._partitions: dict[str, PartitionSpec] = {}
+        self._settings = Settings()
+        self._shut = 0
+        """Bitmap of nodes that their own state keeps from use."""
+        self._closings = 0
+        """Counts changes of `closed_later`."""
+        self._entries: dict[int, tuple[Entry, ...]] = {}
+        self._demands: dict[tuple[Request, str], Demand | Wait] = {}
+        self._numbers = 0
+        self._full: View | None = None
+
+    def follow(self, state: State, reachable: int | npt.NDArray[np.bool_]) -> None:
+        """Bring everything that is derived from nodes, partitions and settings up to the state."""
+        self.follow_config(state)
+        if isinstance(reachable, int):
+            silent = self.fleet.everything & ~reachable
+        else:
+            silent = bitmap(np.flatnonzero(~reachable).tolist())
+        closed = self._shut | silent
+        if closed != self.closed_later:
+            self.closed_later = closed
+            self._closings += 1
+        for job_id in state.completing:
+            for node in state.jobs[job_id].completing:
+                closed |= 1 << node
+        self.closed_now = closed
+
+    def follow_config(self, state: State) -> None:
+        """Drop what no longer holds when nodes, partitions or settings have changed. Records that are the same object
+        compare at once, so that this costs microseconds when nothing has changed."""
+        registration = self._settings.require_registration != state.settings.require_registration
+        if self._settings != state.settings or self._partitions != state.partitions:
+            self._settings = state.settings
+            self._partitions = dict(state.partitions)
+            self._forget()
+        if self._nodes != state.nodes:
+            self._nodes = list(state.nodes)
+            if [node.spec for node in self._nodes] != self.fleet.specs:
+                self.fleet = Fleet(self._nodes)
+                self.releases = Releases(self.fleet)
+                self.seen = None
+                self._full = None
+                self._forget()
+        elif not registration:
+            return
+        optional = not state.settings.require_registration
+        self._shut = self.fleet.future | bitmap(
+            index
+            for index, node in enumerate(self._nodes)
+            if node.down or node.drain or node.fail or node.invalid or not (optional or node.facts)
+        )
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._demands.clear()
+
+    def entries(self, jobs: JobClass) -> tuple[Entry, ...]:
+        """Give a class's entries, one for each of its partitions."""
+        found = self._entries.get(jobs.id)
+        if found is None:
+            found = self._entries[jobs.id] = tuple(
+                self._entry(jobs, place, name) for place, name in enumerate(jobs.partitions)
+            )
+        return found
+
+    def prune(self, state: State) -> None:
+        """Drop entries of classes that are gone, when they are many."""
+        if len(self._entries) > 2 * len(state.queue.classes) + 256:
+            classes = state.queue.classes
+            self._entries = {number: found for number, found in self._entries.items() if number in classes}
+
+    def _entry(self, jobs: JobClass, place: int, name: str) -> Entry:
+        partition = self._partitions.get(name)
+        if partition is None:
+            return Entry(jobs, place, PartitionSpec(name=name, nodes=()), None, Wait(Reason.PARTITION_DOWN))
+        if partition.state == PartitionState.DOWN:
+            return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_DOWN))
+        if partition.state == PartitionState.INACTIVE:
+            return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_INACTIVE))
+        if partition.max_minutes >= 0 and not 0 <= jobs.limit_seconds <= partition.max_minutes * 60:
+            return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_TIME_LIMIT))
+        demand = self.demand(partition, jobs.request)
+        if isinstance(demand, Wait):
+            return Entry(jobs, place, partition, None, demand)
+        return Entry(jobs, place, partition, demand, None)
+
+    def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:
+        """Give the demand of a request in a partition, or why it can never be met there."""
+        key = (request, partition.name)
+        found = self._demands.get(key)
+        if found is None:
+            if len(self._demands) >= MAX_DEMANDS:
+                self._forget()
+            self._numbers += 1
+            try:
+                found = demand_of(self.fleet, self._settings, partition, request, self._numbers)
+            except Impossible as error:
+                found = Wait(error.reason)
+            except InvalidInput:
+                found = Wait(Reason.BAD_CONSTRAINTS)
+            else:
+                if self._full is None:
+                    self._full = self.fleet.capacity(self.fleet.future)
+                if choose(found, self._full) is None:
+                    found = Wait(Reason.BAD_CONSTRAINTS)
+            self._demands[key] = found
+        return found
+
+    def thaw(self, view: View) -> None:
+        """Let those demands be tried again that something which has come free since the last pass may serve."""
+        frozen = [one for one in self._demands.values() if isinstance(one, Demand) and one.no_fit]
+        if not frozen:
+            return
+        grown = self._grown(view)
+        if grown is None:
+            for demand in frozen:
+                demand.no_fit = False
+            return
+        for node in grown:
+            cpus, memory, gpus = int(view.cpus[node]), int(view.memory[node]), int(view.gpus[0][node])
+            for demand in frozen:
+                if demand.no_fit and demand.serves(node, cpus, memory, gpus):
+                    demand.no_fit = False
+
+    def _grown(self, view: View) -> list[int] | None:
+        """Give the nodes with more free than at the end of the last pass; None: too many to tell."""
+        seen = self.seen
+        if seen is None:
+            return None
+        pairs = [
+            (view.cpus, seen.cpus),
+            (view.memory, seen.memory),
+            *zip(view.gpus, seen.gpus, strict=True),
+        ]
+        if self.fleet.small:
+            more: set[int] = set()
+            for now, then in pairs:
+                if now != then:
+                    more.update(node for node in range(self.fleet.size) if now[node] > then[node])
+            return sorted(more)
+        grown = np.zeros(self.fleet.size, np.bool_)
+        for now, then in pairs:
+            grown |= np.asarray(now) > np.asarray(then)
+        listed: list[int] = np.flatnonzero(grown).tolist()
+        return listed if len(listed) <= MAX_GROWN else None
+
+    def lost(self, entry: Entry) -> bool:
+        """Tell whether a class cannot start because nodes that it needs cannot be used at all at present."""
+        demand = entry.demand
+        if demand is None or not self.closed_later:
+            return False
+        if demand.lost_at != self._closings:
+            demand.lost_at = self._closings
+            alone = demand.alone(entry.partition, entry.jobs.request)
+            demand.lost = choose(alone, self.fleet.capacity(self.closed_later)) is None
+        return demand.lost
+
+    def unavailable(self, demand: Demand) -> Wait:
+        """Give the wait that names the nodes that a lost class would need."""
+        wanted = 0
+        for alternative in demand.alternatives:
+            wanted |= alternative.bits
+        if demand.required_bits & self.closed_later:
+            wanted = demand.required_bits
+        names = [
+            self.fleet.specs[node].name for node in range(self.fleet.size) if (wanted & self.closed_later) >> node & 1
+        ]
+        return Wait(Reason.NODE_NOT_AVAIL, f"{Reason.NODE_NOT_AVAIL}, UnavailableNodes:{sort_compress(names)}")

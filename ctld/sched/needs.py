@@ -1,0 +1,267 @@
+"""What a job needs, worked out from its request: how counts of nodes, tasks, CPUs, GPUs and memory combine.
+
+`derive` turns a Request into a Need by the rules of submit.md 6.1, 6.2, 6.5 and scheduling.md 8.3; `amount` says
+what a number of tasks takes on a node of a given kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ctld.core.model import UNLIMITED, GpuRequest, PartitionSpec, Request, Settings
+from ctld.sched.fleet import Fleet, Kind
+from muster.states import Reason
+
+ALL = -1
+"""As a memory amount: all memory of the node."""
+Amount = tuple[int, int, tuple[int, ...]]
+"""CPUs (whole cores), memory in MiB, GPUs by column of the fleet."""
+
+
+class Impossible(Exception):
+    """The request contradicts itself or the partition; `reason` is what the job waits with."""
+
+    def __init__(self, reason: Reason, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A request with all derivations made."""
+
+    nodes: int
+    """Fewest nodes."""
+    nodes_max: int
+    """Most nodes; not less than `nodes`."""
+    grows: bool
+    """As many nodes as possible up to `nodes_max`, without waiting for them; otherwise as few as fit."""
+    tasks: int
+    """Of the job; 0: `tasks_each` on each node."""
+    tasks_each: int
+    tasks_cap: int
+    """Most tasks on a node; 0: no bound."""
+    cpus_per_task: int
+    min_cpus: int
+    gpus_each: tuple[int, ...]
+    """By column of the fleet, as the next two."""
+    gpus_task: tuple[int, ...]
+    gpus_total: tuple[int, ...]
+    tasks_per_gpu: int
+    """GPUs follow from the tasks: one for so many of them; 0: not asked."""
+    cpus_per_gpu: int
+    memory_each: int
+    """MiB on each node; ALL; 0: by the next two."""
+    memory_per_cpu: int
+    memory_per_gpu: int
+    memory_max: int
+    """Most that ALL may mean; 0: no bound."""
+    memory_counts: bool
+    """Memory is consumed; otherwise it only filters nodes."""
+    tmp_mib: int
+    whole: bool
+    """Nodes of its own."""
+    user: bool
+    """Nodes shared with jobs of the same user only."""
+    overcommit: bool
+
+    @property
+    def uneven(self) -> bool:
+        """Nodes may get different shares: tasks or GPUs are counted for the whole job, and over several nodes."""
+        return self.nodes_max > 1 and bool(self.tasks or self.gpus_total[0])
+
+
+def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: Request) -> Need:
+    """Give what a request needs in a partition; raises Impossible with the reason."""
+    each, task, total = (_gpu_vector(fleet, r) for r in (request.gpus_per_node, request.gpus_per_task, request.gpus))
+    nodes = max(request.nodes_min, len(request.nodelist), partition.min_nodes, 1)
+    nodes_max = request.nodes_max
+    tasks, tasks_each, cap = request.ntasks, 0, request.ntasks_per_node
+    per_gpu = request.ntasks_per_gpu
+
+    if total[0] and each[0]:
+        nodes = nodes_max = _quotient(total[0], each[0], "--gpus", "--gpus-per-node")
+        total = _zero(total)
+    if total[0] and task[0]:
+        wanted = _quotient(total[0], task[0], "--gpus", "--gpus-per-task")
+        if tasks and tasks != wanted:
+            raise _gres(f"{tasks} tasks with {task[0]} GPUs each are not {total[0]} GPUs")
+        tasks, total = wanted, _zero(total)
+    if each[0] and task[0]:
+        fit = _quotient(each[0], task[0], "--gpus-per-node", "--gpus-per-task")
+        task = _zero(task)
+        cap = min(cap, fit) if cap else fit
+        if not tasks:
+            tasks_each = cap
+    if per_gpu:
+        if each[0]:
+            fit = each[0] * per_gpu
+            cap = min(cap, fit) if cap else fit
+            if not tasks:
+                tasks_each = cap
+        elif total[0]:
+            if tasks and tasks != total[0] * per_gpu:
+                raise _gres(f"{tasks} tasks are not {per_gpu} for each of {total[0]} GPUs")
+            tasks = total[0] * per_gpu
+        if each[0] or task[0]:
+            per_gpu = 0
+    if not tasks and not tasks_each:
+        tasks_each = cap or 1
+    if tasks:
+        if cap:
+            nodes = max(nodes, -(-tasks // cap))
+        if tasks < nodes:  # Fewer tasks than nodes: as many nodes as tasks, but all that are named.
+            nodes = max(tasks, len(request.nodelist))
+            nodes_max = min(nodes_max, nodes) if nodes_max else 0
+            if tasks < nodes:
+                tasks, tasks_each = 0, 1
+        elif nodes_max > tasks:
+            nodes_max = max(tasks, nodes)
+    if nodes_max and nodes_max < nodes:
+        if request.nodes_max and request.nodes_max < max(request.nodes_min, len(request.nodelist)):
+            raise Impossible(Reason.BAD_CONSTRAINTS, "more nodes are named or needed at least than may be used at most")
+        raise Impossible(Reason.PARTITION_NODE_LIMIT, f"at most {nodes_max} nodes are asked for, {nodes} are needed")
+    if len({one.type for one in request.gpus}) > 1:
+        if nodes > 1:
+            raise _gres("GPUs of several types must be asked for by node when the job has several nodes")
+        nodes_max = 1
+    each_mib, per_cpu_mib, cpus_per_task = _memory(settings, partition, request)
+    most = _most_nodes(partition, nodes)
+    if not nodes_max:
+        nodes_max = min(tasks or most, most) if tasks or total[0] else nodes
+    return Need(
+        nodes=nodes,
+        nodes_max=max(nodes, min(nodes_max, most)),
+        grows=request.nodes_max > request.nodes_min,
+        tasks=tasks,
+        tasks_each=tasks_each,
+        tasks_cap=cap,
+        gpus_each=each,
+        gpus_task=task,
+        gpus_total=total,
+        tasks_per_gpu=per_gpu,
+        min_cpus=request.min_cpus,
+        cpus_per_gpu=request.cpus_per_gpu,
+        tmp_mib=request.tmp_mib,
+        whole=request.exclusive == "node" or partition.exclusive == "NODE" or partition.oversubscribe == "EXCLUSIVE",
+        user=request.exclusive == "user" or partition.exclusive == "USER",
+        overcommit=request.overcommit,
+        memory_each=each_mib,
+        memory_per_cpu=per_cpu_mib,
+        memory_per_gpu=request.memory_per_gpu_mib,
+        memory_max=partition.max_memory_per_node_mib or settings.max_memory_per_node_mib,
+        memory_counts=settings.memory_consumable,
+        cpus_per_task=cpus_per_task,
+    )
+
+
+def amount(need: Need, kind: Kind, tasks: int, share: tuple[int, ...] = ()) -> Amount:
+    """Give what `tasks` tasks (and a `share` of --gpus) take on a node of this kind."""
+    gpus = kind.gpus if need.whole else gpus_for(need, tasks, share)
+    cpus = need.cpus_per_task if need.overcommit else tasks * need.cpus_per_task
+    asked_gpus = gpus_for(need, tasks, share)[0]
+    cpus = max(cpus, need.min_cpus, need.cpus_per_gpu * asked_gpus, 1)
+    cpus = -(-cpus // kind.threads) * kind.threads
+    if need.whole:
+        cpus = max(cpus, kind.cpus)
+    if need.memory_each == ALL:
+        memory = min(kind.memory_mib, need.memory_max) if need.memory_max else kind.memory_mib
+    elif need.memory_each:
+        memory = need.memory_each
+    else:
+        memory = need.memory_per_cpu * cpus + need.memory_per_gpu * asked_gpus
+    return cpus, memory, gpus
+
+
+def gpus_for(need: Need, tasks: int, share: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Give the GPUs by column that `tasks` tasks ask for on one node."""
+    gpus = need.gpus_each
+    if need.gpus_task[0]:
+        gpus = tuple(have + tasks * more for have, more in zip(gpus, need.gpus_task, strict=True))
+    elif need.tasks_per_gpu and not need.gpus_total[0]:
+        gpus = (gpus[0] + -(-tasks // need.tasks_per_gpu), *gpus[1:])
+    if share:
+        gpus = tuple(have + more for have, more in zip(gpus, share, strict=True))
+    return gpus
+
+
+def share_vector(need: Need, gpus: int) -> tuple[int, ...]:
+    """Give a node's share of --gpus by column; empty when the job does not ask for GPUs that way."""
+    if not need.gpus_total[0]:
+        return ()
+    if gpus == need.gpus_total[0]:
+        return need.gpus_total
+    return tuple(gpus if count else 0 for count in need.gpus_total)
+
+
+def alone(need: Need) -> Need:
+    """Give the same need with nodes of its own: how a job that shares with its own user only is planned ahead."""
+    return replace(need, whole=True, user=False)
+
+
+def _most_nodes(partition: PartitionSpec, nodes: int) -> int:
+    """Give the most nodes that a job may have in the partition, which must be at least `nodes`."""
+    most = len(partition.nodes)
+    if partition.max_nodes != UNLIMITED:
+        most = min(most, partition.max_nodes)
+    if nodes > most:
+        raise Impossible(
+            Reason.PARTITION_NODE_LIMIT, f"{nodes} nodes are needed and partition {partition.name} gives at most {most}"
+        )
+    return most
+
+
+def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> tuple[int, int, int]:
+    """Give memory for a node and for a CPU, and the CPUs of a task (which MaxMemPerCPU may raise)."""
+    most_node = partition.max_memory_per_node_mib or settings.max_memory_per_node_mib
+    most_cpu = partition.max_memory_per_cpu_mib or settings.max_memory_per_cpu_mib
+    cpus_per_task = max(1, request.cpus_per_task)
+    each, per_cpu, per_gpu = request.memory_per_node_mib, request.memory_per_cpu_mib, request.memory_per_gpu_mib
+    if each < 0 and not per_cpu and not per_gpu:
+        each = partition.def_memory_per_node_mib
+        per_cpu = 0 if each else partition.def_memory_per_cpu_mib
+        if not each and not per_cpu:
+            each = settings.def_memory_per_node_mib
+            per_cpu = 0 if each else settings.def_memory_per_cpu_mib
+        if not each and not per_cpu:
+            each = ALL
+    elif each == 0:
+        each = ALL
+    elif each < 0:
+        each = 0
+    if per_cpu and most_cpu and per_cpu > most_cpu:
+        factor = -(-per_cpu // most_cpu)
+        cpus_per_task *= factor
+        per_cpu = -(-per_cpu // factor)
+    if most_node and each > most_node:
+        raise Impossible(
+            Reason.MAX_MEMORY, f"{each} MiB a node are asked for, partition {partition.name} gives at most {most_node}"
+        )
+    return each, per_cpu, cpus_per_task
+
+
+def _gpu_vector(fleet: Fleet, wanted: tuple[GpuRequest, ...]) -> tuple[int, ...]:
+    """Count a request by column: any type, then each type that has a column."""
+    if not wanted:
+        return (0,) * (1 + len(fleet.types))
+    counts = [0] * (1 + len(fleet.types))
+    for one in wanted:
+        counts[0] += one.count
+        if one.type in fleet.types:
+            counts[1 + fleet.types.index(one.type)] += one.count
+    return tuple(counts)
+
+
+def _zero(vector: tuple[int, ...]) -> tuple[int, ...]:
+    return (0,) * len(vector)
+
+
+def _quotient(whole: int, part: int, whole_name: str, part_name: str) -> int:
+    if whole % part:
+        raise _gres(f"{whole_name}={whole} is no multiple of {part_name}={part}")
+    return whole // part
+
+
+def _gres(what: str) -> Impossible:
+    return Impossible(Reason.BAD_CONSTRAINTS, f"Invalid generic resource (gres) specification: {what}")

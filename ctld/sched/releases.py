@@ -1,0 +1,165 @@
+"""What running jobs will give back, and when: their shares in order of their ends.
+
+Kept between passes and changed by what came and went, found by the identity of the state's records: a pass costs
+what changed, plus one comparison of sets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ctld.core import ranges
+from ctld.core.model import UNLIMITED, Job
+from ctld.core.state import State
+from ctld.sched.fleet import Column, Fleet, Ints, View
+
+FAR = 1 << 62
+"""The end of a job without limit."""
+Row = tuple[int, int, int, int, tuple[int, ...]]
+"""A share that comes free: end, node, CPUs, memory in MiB, GPUs by column."""
+_BULK = 64
+"""From so many changes on the columns are built anew instead of shifted."""
+
+
+def end_of(at: int, limit_seconds: int) -> int:
+    """Give the time at which a job that starts at `at` has to end."""
+    return FAR if limit_seconds == UNLIMITED else at + limit_seconds
+
+
+class Releases:
+    """The shares of all jobs that hold nodes, by end."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._known: dict[int, tuple[Job, list[Row]]] = {}
+        self._rows: list[Row] = []
+        self._columns: Ints = np.zeros((4 + 1 + len(fleet.types), 0), np.int64)
+        """For large fleets: end, node, CPUs, memory, GPUs by column; sorted by end."""
+
+    def follow(self, state: State) -> None:
+        """Bring the shares up to the state."""
+        known, jobs = self._known, state.jobs
+        gone: list[Row] = []
+        come: list[Row] = []
+        held = state.running.keys() | state.completing.keys() if state.completing else state.running.keys()
+        for job_id in [job_id for job_id in known if job_id not in held]:
+            gone += known.pop(job_id)[1]
+        for job_id in held:
+            job = jobs[job_id]
+            entry = known.get(job_id)
+            if entry is None or entry[0] is not job:
+                if entry is not None:
+                    gone += entry[1]
+                rows = list(_rows_of(state, self.fleet, job))
+                known[job_id] = (job, rows)
+                come += rows
+        if not gone and not come:
+            return
+        if len(gone) + len(come) > _BULK:
+            self._rows = sorted([row for _, rows in known.values() for row in rows])
+        else:
+            for row in gone:
+                del self._rows[bisect_left(self._rows, row)]
+            for row in come:
+                insort(self._rows, row)
+        if not self.fleet.small:
+            self._shift(gone, come)
+
+    def _shift(self, gone: list[Row], come: list[Row]) -> None:
+        if len(gone) + len(come) > _BULK or not self._columns.shape[1]:
+            self._columns = _columns_of(self._rows, len(self._columns))
+            return
+        columns = self._columns
+        for row in gone:
+            flat = np.array((*row[:4], *row[4]), np.int64)
+            first, last = np.searchsorted(columns[0], (row[0], row[0] + 1))
+            place = first + int((columns[:, first:last] == flat[:, None]).all(0).argmax())
+            columns = np.delete(columns, place, 1)
+        if come:
+            flat_rows = _columns_of(sorted(come), len(columns))
+            columns = np.insert(columns, np.searchsorted(columns[0], flat_rows[0]), flat_rows, 1)
+        self._columns = columns
+
+    def timeline(self, at: int, more: Iterable[Row] = ()) -> Timeline:
+        """Give the shares from `at` on, with `more` of them."""
+        return Timeline(self.fleet, self._rows, self._columns, at, list(more))
+
+
+class Timeline:
+    """Shares that come free, in order. An end that has passed counts as the next second."""
+
+    def __init__(self, fleet: Fleet, rows: list[Row], columns: Ints, at: int, more: list[Row]) -> None:
+        self.soonest = at + 1
+        """The earliest time of a future start."""
+        self._fleet = fleet
+        if fleet.small:
+            self._rows = sorted([*rows, *more]) if more else rows
+            self._size = len(self._rows)
+        else:
+            if more:
+                columns = np.concatenate((columns, _columns_of(more, len(columns))), 1)
+                columns = columns[:, np.argsort(columns[0], kind="stable")]
+            self._columns = columns
+            self._size = columns.shape[1]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def rows(self) -> Iterator[Row]:
+        """Walk through the shares (small fleets)."""
+        soonest = self.soonest
+        for row in self._rows:
+            yield row if row[0] >= soonest else (soonest, *row[1:])
+
+    def end(self, place: int) -> int:
+        """Give the end of the share at a place."""
+        end = self._rows[place][0] if self._fleet.small else int(self._columns[0, place])
+        return max(end, self.soonest)
+
+    def release(self, view: View, low: int, high: int) -> None:
+        """Add the shares [low, high) to a view."""
+        if self._fleet.small:
+            for _, node, cpus, memory, gpus in self._rows[low:high]:
+                view.cpus[node] += cpus
+                view.memory[node] += memory
+                for column, count in zip(view.gpus, gpus, strict=True):
+                    column[node] += count
+            return
+        part = self._columns[:, low:high]
+        columns: list[Column] = [view.cpus, view.memory, *view.gpus]
+        for column, amounts in zip(columns, part[2:], strict=True):
+            # Amounts are far below 2**53, so sums in doubles are exact.
+            column += np.bincount(part[1], amounts, self._fleet.size).astype(np.int64)
+
+    def last_ends(self, until: int) -> list[int]:
+        """Give for each node the last end not after `until` (large fleets)."""
+        last = np.zeros(self._fleet.size, np.int64)
+        high = int(np.searchsorted(self._columns[0], until, "right"))
+        last[self._columns[1, :high]] = self._columns[0, :high]  # In order: the last assignment stays.
+        listed: list[int] = last.tolist()
+        return listed
+
+
+def _columns_of(rows: list[Row], height: int) -> Ints:
+    if not rows:
+        return np.zeros((height, 0), np.int64)
+    return np.array([(*row[:4], *row[4]) for row in rows], np.int64).T.copy()
+
+
+def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
+    """Give a job's shares with the time at which each comes free. A killed run has KillWait left; what an ended one
+    still holds is about to be released."""
+    if job.alloc is None:
+        return
+    ended = job.id in state.completing
+    end = 0 if ended else end_of(job.started_at, job.limit_seconds)
+    if job.kill is not None and not ended:
+        end = min(end, job.kill.at + (0 if job.kill.now else state.settings.kill_wait_seconds))
+    for share in job.alloc.shares:
+        if ended and share.node not in job.completing:
+            continue
+        gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
+        yield (end, share.node, share.cpus, share.memory_mib, gpus)
