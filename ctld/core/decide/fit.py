@@ -1,0 +1,221 @@
+"""Can any node ever give what a job asks for? Asked at submission, of what is configured, not of what is free.
+
+A refusal names what no node has, and the node that comes nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ctld.core.decide.refusals import invalid
+from ctld.core.features import Choice, choices, names
+from ctld.core.free import core_count, cpus_per_core
+from ctld.core.model import GpuRequest, NodeSpec, PartitionSpec, Request
+from ctld.core.state import State
+from muster.errors import InvalidInput
+from muster.units import format_memory_mib
+
+CPUS_LINE = "CPU count per node can not be satisfied"
+MEMORY_LINE = "Memory specification can not be satisfied"
+"""The lines that Slurm's commands print before the refusal; our hint begins with them."""
+_SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What the fullest node of a job must have at least."""
+
+    tasks: int
+    cpus_per_task: int
+    min_cpus: int
+    gpus: tuple[GpuRequest, ...]
+    cpus_per_gpu: int
+    memory_mib: int
+    memory_per_cpu_mib: int
+    memory_per_gpu_mib: int
+    tmp_mib: int
+
+
+def floor(request: Request, *, emptiest: bool = False) -> Floor:
+    """Work out what one node must have at least: the fullest one of the job, or the emptiest."""
+    tasks = 1
+    if request.ntasks and request.nodes_max and not emptiest:
+        tasks = max(1, -(-request.ntasks // request.nodes_max))
+    elif not request.ntasks and request.ntasks_per_node:
+        tasks = request.ntasks_per_node
+    gpus: dict[str, int] = {one.type: one.count for one in request.gpus_per_node}
+    for one in request.gpus_per_task:
+        gpus[one.type] = max(gpus.get(one.type, 0), one.count * tasks)
+    for one in request.gpus:
+        share = -(-one.count // request.nodes_max) if request.nodes_max and not emptiest else 1
+        gpus[one.type] = max(gpus.get(one.type, 0), share)
+    if request.ntasks_per_gpu and not gpus:
+        gpus[""] = -(-tasks // request.ntasks_per_gpu)
+    return Floor(
+        tasks=tasks,
+        cpus_per_task=request.cpus_per_task,
+        min_cpus=max(request.min_cpus, request.cpus_per_task * (1 if request.overcommit else tasks)),
+        gpus=tuple(GpuRequest(kind, count) for kind, count in sorted(gpus.items())),
+        cpus_per_gpu=request.cpus_per_gpu,
+        memory_mib=max(0, request.memory_per_node_mib),
+        memory_per_cpu_mib=request.memory_per_cpu_mib,
+        memory_per_gpu_mib=request.memory_per_gpu_mib,
+        tmp_mib=request.tmp_mib,
+    )
+
+
+def shortfalls(spec: NodeSpec, wanted: Floor) -> Iterator[tuple[str, str]]:
+    """Give what a node lacks: (kind, `4 GPUs of 8`); nothing when it could serve."""
+    gpu_count = 0
+    for one in wanted.gpus:
+        have = spec.gpus.count(one.type) if one.type else len(spec.gpus)
+        gpu_count += one.count
+        if have < one.count:
+            yield "gpus", f"{have} {one.type + ' ' if one.type else ''}GPUs of {one.count}"
+    cpus = max(wanted.min_cpus, wanted.cpus_per_gpu * gpu_count)
+    whole = cpus_per_core(spec)
+    cpus = -(-cpus // whole) * whole
+    have_cpus = core_count(spec) * whole
+    if have_cpus < cpus:
+        yield "cpus", f"{have_cpus} CPUs of {cpus}"
+    memory = max(wanted.memory_mib, wanted.memory_per_cpu_mib * cpus, wanted.memory_per_gpu_mib * gpu_count)
+    if spec.memory_mib < memory:
+        yield "memory", f"{format_memory_mib(spec.memory_mib)} memory of {format_memory_mib(memory)}"
+    if spec.tmp_mib < wanted.tmp_mib:
+        yield "tmp", f"{format_memory_mib(spec.tmp_mib)} temporary disk of {format_memory_mib(wanted.tmp_mib)}"
+
+
+def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec]) -> None:
+    """Refuse what no partition of these can ever run, whatever else ends.
+
+    Node counts beyond a partition are not looked at: those wait (`PartitionNodeLimit`), as an administrator may
+    change the partition.
+
+    Raises:
+        InvalidInput: `Requested node configuration is not available`, unknown nodes or features, named nodes that
+            lie outside of every partition.
+    """
+    _check_nodes(state, request)
+    alternatives = _alternatives(state, request)
+    problem: InvalidInput | None = None
+    for partition in partitions:
+        found = _misfit(state, request, partition, alternatives)
+        if found is None:
+            return
+        problem = problem or found
+    if problem is not None:
+        raise problem
+
+
+def _check_nodes(state: State, request: Request) -> None:
+    for option, hosts in (("--nodelist", request.nodelist), ("--exclude", request.exclude)):
+        for name in hosts:
+            if name not in state.node_index:
+                raise invalid(2018, f"{option} names {name}, and there is no such node")
+    both = set(request.nodelist) & set(request.exclude)
+    if both:
+        raise invalid(2018, f"{min(both)} stands in both --nodelist and --exclude")
+
+
+def _alternatives(state: State, request: Request) -> tuple[Choice, ...]:
+    if not request.constraint:
+        return ()
+    known: dict[str, int] = {}
+    for node in state.nodes:
+        if node.spec.state != "FUTURE":
+            for name in node.spec.features:
+                known[name] = known.get(name, 0) | 1 << node.index
+    try:
+        unknown = sorted(names(request.constraint) - known.keys())
+        if unknown:
+            there = f"; the nodes have {_listed(known)}" if known else "; no node has features"
+            raise invalid(2029, f"no node has the feature {unknown[0]}{there}")
+        everything = (1 << len(state.nodes)) - 1
+        return choices(request.constraint, lambda name: known.get(name, 0), everything)
+    except InvalidInput as error:
+        if error.slurm_code:
+            raise
+        raise invalid(2029, str(error)) from None
+
+
+def _misfit(
+    state: State, request: Request, partition: PartitionSpec, alternatives: tuple[Choice, ...]
+) -> InvalidInput | None:
+    wanted = floor(request)
+    members = set(partition.nodes) if request.nodelist or request.exclude else None
+    excluded = {state.node_index[name] for name in request.exclude}
+    for name in request.nodelist:
+        index = state.node_index[name]
+        if members is not None and index not in members:
+            return invalid(2004, f"{name} is not in partition {partition.name}")
+    allowed = 0
+    for choice in alternatives:
+        allowed |= choice.nodes
+    only_one = len(request.nodelist) == 1 and request.nodes_max == 1
+    for name in request.nodelist:
+        spec = state.nodes[state.node_index[name]].spec
+        lacks = [text for _, text in shortfalls(spec, wanted if only_one else floor(request, emptiest=True))]
+        if lacks:
+            return invalid(2014, f"{name} has {', '.join(lacks)}")
+    needed = request.nodes_min if request.nodes_min <= len(partition.nodes) - len(excluded) else 1
+    able = 0
+    total = {one.type: one.count for one in request.gpus}
+    for index in partition.nodes:
+        if index in excluded or (alternatives and not allowed >> index & 1):
+            continue
+        spec = state.nodes[index].spec
+        if spec.state == "FUTURE" or next(shortfalls(spec, wanted), None) is not None:
+            continue
+        able += 1
+        for kind in total:
+            total[kind] -= spec.gpus.count(kind) if kind else len(spec.gpus)
+        if able >= needed and all(count <= 0 for count in total.values()):
+            return None
+    if able >= needed:
+        short = next(kind for kind, count in total.items() if count > 0)
+        asked = next(one.count for one in request.gpus if one.type == short)
+        return invalid(
+            2014,
+            f"all nodes of partition {partition.name} that could serve have {asked - total[short]} "
+            f"{short + ' ' if short else ''}GPUs together, {asked} are asked for",
+        )
+    if able:
+        nodes = "node" if able == 1 else "nodes"
+        return invalid(
+            2014, f"only {able} {nodes} of partition {partition.name} could serve, {request.nodes_min} are asked for"
+        )
+    left = [
+        state.nodes[index].spec
+        for index in partition.nodes
+        if index not in excluded and (not alternatives or allowed >> index & 1)
+    ]
+    left = [spec for spec in left if spec.state != "FUTURE"]
+    if not left:
+        what = f"has the features {request.constraint}" if alternatives else "is left to choose from"
+        return invalid(2014, f"no node of partition {partition.name} {what}")
+    return _explained(partition, wanted, left)
+
+
+def _explained(partition: PartitionSpec, wanted: Floor, pool: list[NodeSpec]) -> InvalidInput:
+    """Say what no node of the pool has, and which comes nearest."""
+    for one in wanted.gpus:
+        types = sorted({kind for spec in pool for kind in spec.gpus if kind})
+        if one.type and one.type not in types:
+            there = f"; there are {_listed(types)}" if types else ""
+            return invalid(2014, f"no node of partition {partition.name} has GPUs of type {one.type}{there}")
+    lacks = {spec.name: list(shortfalls(spec, wanted)) for spec in pool}
+    nearest = min(pool, key=lambda spec: (len(lacks[spec.name]), -len(spec.gpus), -spec.cpus, -spec.memory_mib))
+    common = set.intersection(*({kind for kind, _ in found} for found in lacks.values()))
+    line = f"{CPUS_LINE}: " if "cpus" in common else f"{MEMORY_LINE}: " if "memory" in common else ""
+    has = ", ".join(text for _, text in lacks[nearest.name])
+    return invalid(
+        2014,
+        f"{line}no node of partition {partition.name} is large enough; the nearest, {nearest.name}, has {has}",
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    found = sorted(words)
+    more = f" and {len(found) - _SHOWN_NAMES} more" if len(found) > _SHOWN_NAMES else ""
+    return ", ".join(found[:_SHOWN_NAMES]) + more
