@@ -25,8 +25,8 @@ from ctld.core.events import (
 )
 from ctld.core.model import Job, Step
 from ctld.core.state import State
+from ctld.loops import wire
 from ctld.loops.links import Link, Links
-from ctld.services import wire
 from muster.errors import Unavailable
 from muster.ids import BATCH_STEP
 from muster.states import JobState

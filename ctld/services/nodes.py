@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from ctld.core.commands import Command, FinishBatch, FinishStep, RegisterNode, ReleaseNode
 from ctld.core.model import Caller
+from ctld.loops import wire
 from ctld.loops.dispatch import Dispatcher, Known
 from ctld.loops.links import Link, Links
-from ctld.services import wire
 from ctld.services.door import Door
 from ctld.store.store import Store
 from muster import errors, rpc
@@ -68,9 +68,7 @@ class NodesService(node_pb2_grpc.NodesServicer):
         if peer.role != "compute" or peer.name != message.name:
             raise errors.Denied(f"the certificate {peer.role}/{peer.name} may not register a node named {message.name}")
         if message.protocol != PROTOCOL:
-            raise errors.Refused(
-                f"node {message.name} speaks version {message.protocol} of the nodes' protocol, this controller {PROTOCOL}"
-            )
+            raise errors.Refused(f"node {message.name} speaks protocol {message.protocol}, this controller {PROTOCOL}")
         state = self._store.state
         runs = frozenset((run.job_id, run.run) for run in message.runs)
         known: Known = {(run.job_id, run.run, run.step_id): run.running for run in message.runs}

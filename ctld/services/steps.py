@@ -15,9 +15,9 @@ from ctld.core.model import GpuRequest, Job, Settings, Step
 from ctld.core.state import State
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
+from ctld.loops.wire import StepLaunch, encode_step_launch, nodelist
 from ctld.services import parts
 from ctld.services.door import Call, Right, Route
-from ctld.services.wire import StepLaunch, encode_step_launch, nodelist
 from ctld.store.blobs import BlobStore
 from ctld.store.store import Store
 from muster import hostlist, signals

@@ -1,0 +1,287 @@
+"""srun's side of step input and output: one connection a node, frames both ways.
+
+The main loop sleeps in poll(2) on the nodes' connections, standard input and a pipe that signals write to.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import time
+
+from muster import client, frames, tinyjson
+from muster.errors import Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_CHUNK = 65536
+_MOST_BUFFERED = 1 << 20
+_LOOK_SECONDS = 5.0
+"""How often the controller is asked how the step stands while nothing is heard of it."""
+
+
+class Node:
+    """One node of the step."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.name: str = told["name"]
+        self.ranks: list[int] = told["ranks"]
+        self.told = told
+        self.connection: _socket.socket | None = None
+        self.reader = frames.Reader()
+        self.out = bytearray()
+        self.done = False
+        self.lost = False
+
+    def connect(self, job_id: int, run: int, step_id: int) -> None:
+        """Attach to the step's supervisor there, by the way that this host has.
+
+        Raises:
+            Unavailable: the node cannot be reached, or refuses; says why.
+        """
+        header: dict[str, Any] = {"job": job_id, "run": run, "step": step_id, "node": self.name}
+        path = self.told["io"]
+        if self.told["host"] != os.uname().nodename or not path or not os.path.exists(path):
+            header["addr"] = self.told["addr"]
+            path = client.socket_path() + ".io"
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        connection.settimeout(90.0)
+        try:
+            connection.connect(path)
+            connection.sendall(tinyjson.dumps(header).encode() + b"\n")
+            line = b""
+            while not line.endswith(b"\n"):
+                got = connection.recv(1)
+                if not got:
+                    raise OSError(0, "the agent closed the connection")
+                line += got
+        except OSError as error:
+            connection.close()
+            raise Unavailable(f"cannot attach to node {self.name} at {path}: {error.strerror or error}") from error
+        answer = tinyjson.loads(line.decode().strip())
+        if "error" in answer:
+            connection.close()
+            raise Unavailable(f"node {self.name}: {answer['error']}")
+        connection.setblocking(False)
+        self.connection = connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class Outputs:
+    """Where the tasks' lines go: srun's own streams, or files that srun opened; whole lines, with labels if asked."""
+
+    def __init__(self, stdout: int, stderr: int, *, label_width: int, only_out: int, only_err: int) -> None:
+        self._descriptors = {frames.STDOUT: stdout, frames.STDERR: stderr}
+        self._only = {frames.STDOUT: only_out, frames.STDERR: only_err}
+        self._width = label_width
+        self._partial: dict[tuple[int, int], bytes] = {}
+        self.unbuffered = False
+
+    def put(self, kind: int, rank: int, data: bytes) -> None:
+        """Print what a task wrote, up to its last whole line."""
+        if self._only[kind] not in (-1, rank):
+            return
+        if self.unbuffered and not self._width:
+            self._write(kind, data)
+            return
+        key = (kind, rank)
+        data = self._partial.pop(key, b"") + data
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            self._partial[key] = data[end:]
+        if end:
+            self._lines(kind, rank, data[:end])
+
+    def flush(self) -> None:
+        """Print the unfinished last lines."""
+        for (kind, rank), data in self._partial.items():
+            # A label needs a line of its own; without labels a missing newline stays missing.
+            self._lines(kind, rank, data + b"\n" if self._width else data)
+        self._partial.clear()
+
+    def _lines(self, kind: int, rank: int, data: bytes) -> None:
+        if self._width:
+            label = b"%*d: " % (self._width, rank)
+            data = b"".join(label + line for line in data.splitlines(keepends=True))
+        self._write(kind, data)
+
+    def _write(self, kind: int, data: bytes) -> None:
+        view = memoryview(data)
+        descriptor = self._descriptors[kind]
+        while view:
+            try:
+                view = view[os.write(descriptor, view) :]
+            except BlockingIOError:
+                select.select([], [descriptor], [])
+            except OSError:
+                return  # whoever read it has left; the tasks go on
+
+
+class Session:
+    """The step as srun sees it until its end."""
+
+    def __init__(
+        self,
+        nodes: list[Node],
+        outputs: Outputs,
+        *,
+        stdin: int,
+        stdin_rank: int,
+        on_exit: Callable[[Node, int, int], None],
+        on_message: Callable[[str], None],
+        on_failure: Callable[[Node, str], None],
+        on_signal: Callable[[int], None],
+        look: Callable[[], list[str] | None],
+        signals: int,
+    ) -> None:
+        """Args:
+        nodes: attached ones.
+        outputs: where lines go.
+        stdin: descriptor to send, or -1 for none.
+        stdin_rank: the task that gets it, or frames.ALL.
+        on_exit: (node, rank, wait status).
+        on_message: a line of a supervisor.
+        on_failure: (node, why its tasks could not be launched).
+        on_signal: called with the number of each signal that came.
+        look: asks the controller; None: the step is over, else the names of nodes that are lost.
+        signals: reading end of the pipe that signal numbers come through.
+        """
+        self.nodes = nodes
+        self._outputs = outputs
+        self._stdin = stdin
+        self._stdin_rank = stdin_rank
+        self._on_exit = on_exit
+        self._on_message = on_message
+        self._on_failure = on_failure
+        self._on_signal = on_signal
+        self._look = look
+        self._signals = signals
+        self.deadline = 0.0
+        """Monotonic time at which `expired` is called; 0: none."""
+        self.expired: Callable[[], None] = self._nothing
+        if stdin < 0:
+            self._end_input()
+
+    def run(self) -> None:
+        """Carry data until every node is done or lost."""
+        heard = time.monotonic()
+        while any(not node.done for node in self.nodes):
+            poller = select.poll()
+            poller.register(self._signals, select.POLLIN)
+            watched: dict[int, Node] = {}
+            full = False
+            for node in self.nodes:
+                if node.done or node.connection is None:
+                    continue
+                full = full or len(node.out) >= _MOST_BUFFERED
+                descriptor = node.connection.fileno()
+                watched[descriptor] = node
+                poller.register(descriptor, select.POLLIN | (select.POLLOUT if node.out else 0))
+            if self._stdin >= 0 and not full:
+                poller.register(self._stdin, select.POLLIN)
+            ready = poller.poll(self._timeout())
+            for descriptor, what in ready:
+                if descriptor == self._signals:
+                    for number in os.read(self._signals, 64):
+                        self._on_signal(number)
+                elif descriptor in watched:
+                    heard = time.monotonic()
+                    self._serve(watched[descriptor], what)
+                else:
+                    self._read_stdin()
+            now = time.monotonic()
+            if self.deadline and now >= self.deadline:
+                self.deadline = 0.0
+                self.expired()
+            if now - heard >= _LOOK_SECONDS:
+                heard = now
+                self._ask()
+        self._outputs.flush()
+
+    def _timeout(self) -> int:
+        wait = _LOOK_SECONDS
+        if self.deadline:
+            wait = min(wait, max(0.0, self.deadline - time.monotonic()))
+        return int(wait * 1000) + 1
+
+    def _nothing(self) -> None:
+        """What a deadline does that nobody set."""
+
+    def _serve(self, node: Node, what: int) -> None:
+        assert node.connection is not None
+        if what & select.POLLOUT:
+            self._send(node)
+        if not what & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            return
+        try:
+            data = node.connection.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            # The supervisor, an agent on the way or the node is gone: only the controller knows what became of it.
+            node.close()
+            node.lost = True
+            self._ask()
+            return
+        for kind, rank, body in node.reader.feed(data):
+            if kind in (frames.STDOUT, frames.STDERR):
+                self._outputs.put(kind, rank, body)
+            elif kind == frames.EXITED:
+                self._on_exit(node, rank, frames.NUMBER.unpack(body)[0])
+            elif kind == frames.MESSAGE:
+                self._on_message(body.decode("utf-8", "surrogateescape"))
+            elif kind == frames.FAILED:
+                self._on_failure(node, body.decode("utf-8", "surrogateescape"))
+            elif kind == frames.DONE:
+                node.done = True
+                node.close()
+
+    def _ask(self) -> None:
+        lost = self._look()
+        for node in self.nodes:
+            if not node.done and (lost is None or node.name in lost) and (node.lost or lost):
+                node.done = True
+                node.lost = True
+                node.close()
+
+    def _read_stdin(self) -> None:
+        try:
+            data = os.read(self._stdin, _CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._stdin = -1
+            self._end_input()
+            return
+        self._to_tasks(frames.pack(frames.STDIN, self._stdin_rank, data))
+
+    def _end_input(self) -> None:
+        self._to_tasks(frames.pack(frames.STDIN_END, self._stdin_rank))
+
+    def _to_tasks(self, frame: bytes) -> None:
+        for node in self.nodes:
+            if node.connection is None or (self._stdin_rank != frames.ALL and self._stdin_rank not in node.ranks):
+                continue
+            node.out += frame
+            self._send(node)
+
+    def _send(self, node: Node) -> None:
+        assert node.connection is not None
+        try:
+            while node.out:
+                del node.out[: node.connection.send(node.out[:_CHUNK])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            node.out.clear()
