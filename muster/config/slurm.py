@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.config.keys import Given, field_values
+from muster.config.optionlists import BOUNDS, mistakes
 from muster.config.problems import Place, Problems
 from muster.config.records import Controller
 from muster.config.slurmkeys import GLOBALS, OBSOLETE, OLD_CONTROLLERS, OLD_SELECT, SECRET
@@ -113,6 +114,9 @@ class Globals:
         if values["enforce_part_limits"] == "YES":
             values["enforce_part_limits"] = "ALL"
         values["inactive_limit_seconds"] = values["inactive_limit_seconds"] or 0
+        for name in BOUNDS:
+            for sentence in mistakes(name, values[_field(name)]):
+                self._error(name, sentence)
         self._memory(values)
         self._prolog_flags(values)
         self._select(values)
