@@ -1,4 +1,4 @@
-"""Numbers inside option lists (`SchedulerParameters=bf_window=4320,...`): their bounds, so that daemons may rely on them.
+"""Bounds of the numbers inside option lists (`SchedulerParameters=bf_window=4320,...`), so that daemons rely on them.
 
 Slurm ignores an option that it does not know, and logs one whose number it cannot take and goes on with the default;
 here the second is an error, because a default in place of what was asked for is found out late.
@@ -10,6 +10,8 @@ import re
 
 _MANY = (1 << 31) - 1
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_FRACTIONS = ("node_reg_mem_percent",)
 
 BOUNDS: dict[str, dict[str, tuple[int, int]]] = {
     "SchedulerParameters": {
@@ -80,8 +82,13 @@ def mistakes(key: str, options: dict[str, str]) -> list[str]:
         text = options.get(name)
         if text is None:
             continue
-        if _INTEGER.fullmatch(text) is None:
+        if name in _FRACTIONS:
+            if _FRACTION.fullmatch(text) is None:
+                found.append(f'{key}: {name}="{text[:40]}" is not a number')
+                continue
+        elif _INTEGER.fullmatch(text) is None:
             found.append(f'{key}: {name}="{text[:40]}" is not a whole number')
-        elif not low <= int(text) <= high:
+            continue
+        if not low <= float(text) <= high:
             found.append(f"{key}: {name}={text} is not within {low} to {high}")
     return found

@@ -224,6 +224,8 @@ def test_old_names_stand_for_the_new_ones() -> None:
         ("SchedulerParameters=bf_resolution=0", "3: SchedulerParameters: bf_resolution=0 is not within 1 to 3600"),
         ("AuthInfo=cred_expire=soon", 'muster.conf:3: AuthInfo: cred_expire="soon" is not a whole number'),
         ("SlurmctldParameters=rl_refill_rate=0", "3: SlurmctldParameters: rl_refill_rate=0 is not within 1 to"),
+        ("SlurmctldParameters=node_reg_mem_percent=100.5", "node_reg_mem_percent=100.5 is not within 0 to 100"),
+        ("SlurmctldParameters=node_reg_mem_percent=most", 'node_reg_mem_percent="most" is not a number'),
         ("FirstJobId=100\nMaxJobId=50", "muster.conf:3: FirstJobId=100 is above MaxJobId=50"),
         ("AccountingStorageType=accounting_storage/mysql", "3: AccountingStorageType=accounting_storage/mysql is not"),
     ],
