@@ -1,0 +1,1 @@
+"""What users see of jobs, nodes and partitions."""

@@ -1,0 +1,428 @@
+"""A job as users see it: one function a field, each from the record to a number, a text, or None for "not set".
+
+Commands format (widths, time stamps, units); here is only what the controller alone knows. Times are seconds since
+the epoch (0: not known), durations seconds (-1: unlimited), memory MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ctld.core import ranges, record
+from ctld.core.decide.clauses import dependency_text
+from ctld.core.free import exclusive_mode
+from ctld.core.model import UNLIMITED, GpuRequest, Job, NodeShare, Request
+from ctld.core.plan import Wait
+from ctld.core.state import State
+from muster import hostlist, patterns
+from muster.ids import NO_TASK, UnixTime
+from muster.idset import TASK_LIST_BYTES, IdSet, format_task_list
+from muster.states import COMPLETING, JobState, Reason, state_compact, state_word
+from muster.tres import format_tres
+
+Value = int | str | None
+Field = Callable[["JobView", Job], Value]
+
+PENDING = int(JobState.PENDING)
+RUNNING = int(JobState.RUNNING)
+SUSPENDED = int(JobState.SUSPENDED)
+# Base states whose reason is shown in the place of the nodes (squeue's %R).
+_REASON_FOR_NODES = frozenset(
+    int(state)
+    for state in (
+        JobState.PENDING,
+        JobState.TIMEOUT,
+        JobState.OUT_OF_MEMORY,
+        JobState.DEADLINE,
+        JobState.FAILED,
+    )
+)
+
+
+class JobView:
+    """Looks at jobs at one moment.
+
+    Args:
+        state: read, never changed.
+        at: the moment.
+        wait_of: why a pending job waits (`ctld.sched.explain.reason_of` with the overlay of the moment).
+        task_list_bytes: how long the text of an array's members may get (SLURM_BITSTR_LEN), 0 for all of it.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        at: UnixTime,
+        wait_of: Callable[[Job], Wait],
+        *,
+        task_list_bytes: int = TASK_LIST_BYTES,
+    ) -> None:
+        self.state = state
+        self.at = at
+        self._wait_of = wait_of
+        self._task_list_bytes = task_list_bytes
+        self._waiting: Job | None = None
+        self._wait: Wait = Wait(Reason.NONE)
+        self._sizes: dict[int, tuple[int, int]] = {}
+
+    def wait(self, job: Job) -> Wait:
+        """Why and for when a pending job waits; several fields of one row ask, the answer is made once."""
+        if self._waiting is not job:
+            self._wait = self._wait_of(job)
+            self._waiting = job
+        return self._wait
+
+    def size(self, request: Request) -> tuple[int, int]:
+        """Tasks and least nodes of a request; requests are shared by many jobs, and live as long as these."""
+        found = self._sizes.get(id(request))
+        if found is None:
+            found = self._sizes[id(request)] = record.requested_size(request)
+        return found
+
+    def task_list(self, job: Job) -> str:
+        """The members of a pending array that have not started: `3-9%2`."""
+        pending = job.array_pending
+        runs = [(low, high, 1) for low, high in zip(pending[::2], pending[1::2], strict=True)]
+        return format_task_list(IdSet(runs), job.array_limit, self._task_list_bytes)
+
+    def partition(self, job: Job) -> str:
+        """Where it runs or ran, else all that it asked for."""
+        return job.alloc.partition if job.alloc is not None else ",".join(job.spec.partitions)
+
+    def shares(self, job: Job) -> tuple[NodeShare, ...]:
+        """Its nodes; none while it is pending, also when an earlier run is still being cleaned up."""
+        return job.alloc.shares if job.alloc is not None and job.state != PENDING else ()
+
+    def nodelist(self, job: Job) -> str:
+        """Its nodes as text."""
+        shares = self.shares(job)
+        return record.nodelist(self.state, shares) if shares else ""
+
+    def reason(self, job: Job) -> str:
+        """Why it waits or ended: free text where there is some, else the word."""
+        if job.state == PENDING:
+            if job.state_text:
+                return job.state_text
+            wait = self.wait(job)
+            return wait.text or wait.reason
+        if job.state <= SUSPENDED:
+            return Reason.NONE
+        return job.state_text or job.reason or Reason.NONE
+
+    def start(self, job: Job) -> int:
+        """When it started, or is planned to; 0: not known."""
+        return self.wait(job).start_at if job.state == PENDING else job.started_at
+
+    def end(self, job: Job) -> int:
+        """When it ended or will have to; 0: not known."""
+        if job.state > SUSPENDED:
+            return job.ended_at
+        start = self.start(job)
+        return start + job.limit_seconds if start and job.limit_seconds >= 0 else 0
+
+    def used(self, job: Job) -> int:
+        """Seconds that it has run."""
+        if job.state == PENDING or not job.started_at:
+            return 0
+        end = job.ended_at if job.state > SUSPENDED else self.at
+        return max(0, end - job.started_at)
+
+    def left(self, job: Job) -> int | None:
+        """Seconds left of its limit (negative: it is over); None: unlimited."""
+        return None if job.limit_seconds == UNLIMITED else job.limit_seconds - self.used(job)
+
+    def nodes(self, job: Job) -> int:
+        """Its nodes, or the least that it asked for."""
+        return len(self.shares(job)) or self.size(job.spec.request)[1]
+
+    def cpus(self, job: Job) -> int:
+        """Its CPUs, or those that it asked for."""
+        shares = self.shares(job)
+        return sum(share.cpus for share in shares) if shares else record.requested_tres(self.state, job)["cpu"]
+
+    def memory(self, job: Job) -> tuple[str, int]:
+        """What its memory is counted by (Node, CPU or TRES), and MiB of it; 0: all or nothing, as configured."""
+        request = job.spec.request
+        if request.memory_per_cpu_mib:
+            return "CPU", request.memory_per_cpu_mib
+        if request.memory_per_gpu_mib:
+            return "TRES", request.memory_per_gpu_mib
+        if request.memory_per_node_mib >= 0:
+            return "Node", request.memory_per_node_mib
+        for source in (self.state.partitions.get(job.spec.partitions[0]), self.state.settings):
+            if source is not None and source.def_memory_per_cpu_mib:
+                return "CPU", source.def_memory_per_cpu_mib
+            if source is not None and source.def_memory_per_node_mib:
+                return "Node", source.def_memory_per_node_mib
+        return "Node", 0
+
+    def exclusive(self, job: Job) -> str:
+        """NO, NODE or USER."""
+        name = job.alloc.partition if job.alloc is not None else job.spec.partitions[0]
+        mode = exclusive_mode(job.spec.request.exclusive, self.state.partitions.get(name))
+        return mode.upper() or "NO"
+
+    def oversubscribe(self, job: Job) -> str:
+        """NO, YES or OK."""
+        if job.spec.request.oversubscribe:
+            return "YES"
+        return "OK" if self.exclusive(job) == "NO" and job.state == PENDING else "NO"
+
+    def path(self, job: Job, asked: str, default: str, *, expanded: bool) -> str:
+        """A file of the batch script, absolute; with `expanded` its patterns are filled in."""
+        spec = job.spec
+        name = asked or default
+        if not name or not spec.batch:
+            return ""
+        if patterns.is_none(name):
+            return "/dev/null"
+        if not name.startswith("/"):
+            name = f"{spec.work_dir}/{name}"
+        if not expanded:
+            return name
+        shares = self.shares(job)
+        values = patterns.batch_values(
+            job_id=job.id,
+            job_name=spec.name,
+            user=spec.user,
+            array_job_id=job.array_job_id or None,
+            array_index=job.array_task_id if job.array_task_id != NO_TASK else None,
+            restarts=job.restarts,
+            node=self.state.nodes[shares[0].node].spec.name if shares else "",
+        )
+        return patterns.expand(name, values)
+
+
+def listed_id(view: JobView, job: Job) -> Value:
+    """`5`, `100_3` for a member, `100_[5-9%2]` for the pending rest of an array."""
+    if not job.array_job_id:
+        return job.id
+    if job.array_task_id != NO_TASK:
+        return f"{job.array_job_id}_{job.array_task_id}"
+    return f"{job.array_job_id}_[{view.task_list(job)}]"
+
+
+def _task(view: JobView, job: Job) -> Value:
+    if job.array_task_id != NO_TASK:
+        return job.array_task_id
+    return view.task_list(job) if job.array_job_id else None
+
+
+def _nodes_or_reason(view: JobView, job: Job) -> Value:
+    if job.state in _REASON_FOR_NODES:
+        return f"({view.reason(job)})"
+    return view.nodelist(job)
+
+
+def _batch_host(view: JobView, job: Job) -> Value:
+    shares = view.shares(job)
+    return view.state.nodes[shares[0].node].spec.name if shares else None
+
+
+def _command(view: JobView, job: Job) -> Value:
+    spec = job.spec
+    if not spec.batch:
+        return ""
+    return " ".join((spec.command, *spec.script_args)) if spec.command else None
+
+
+def _node_range(view: JobView, job: Job) -> Value:
+    """`NumNodes=` of show job: the number, or least and most of a job that waits."""
+    if job.state != PENDING:
+        return view.nodes(job)
+    request = job.spec.request
+    tasks, nodes = view.size(request)
+    if request.nodes_max:
+        return f"{nodes}-{max(nodes, request.nodes_max)}"
+    if request.gpus or request.gpus_per_node or request.gpus_per_task:
+        return nodes
+    return f"{nodes}-{max(nodes, tasks)}"
+
+
+def _tasks(view: JobView, job: Job) -> Value:
+    return view.size(job.spec.request)[0]
+
+
+def _least_cpus(view: JobView, job: Job) -> Value:
+    request = job.spec.request
+    return max(1, request.min_cpus, request.cpus_per_task * max(1, request.ntasks_per_node))
+
+
+def _requested_tres(view: JobView, job: Job) -> Value:
+    return format_tres(record.requested_tres(view.state, job))
+
+
+def _allocated_tres(view: JobView, job: Job) -> Value:
+    shares = view.shares(job)
+    if not shares:
+        return None
+    amounts = record.tres(view.state, shares)
+    if not view.state.settings.memory_consumable:
+        amounts.pop("mem", None)
+    return format_tres(amounts)
+
+
+def gpu_text(parts: Sequence[GpuRequest], sign: str = ":") -> str | None:
+    """GPUs asked for: `gres/gpu:2`, `gres/gpu:a100:2`."""
+    return ",".join(f"gres/gpu{':' + part.type if part.type else ''}{sign}{part.count}" for part in parts) or None
+
+
+def _per_task(view: JobView, job: Job) -> Value:
+    request = job.spec.request
+    texts = []
+    if request.cpus_per_task > 1:
+        texts.append(f"cpu={request.cpus_per_task}")
+    gpus = gpu_text(request.gpus_per_task, "=")
+    if gpus:
+        texts.append(gpus)
+    return ",".join(texts) or None
+
+
+def _exit_code(status: int) -> str:
+    return f"{status >> 8}:{status & 0x7F}"
+
+
+def _gres_detail(view: JobView, job: Job) -> Value:
+    """`Nodes=... CPU_IDs=...` of `show job -d`, a line for each group of equal nodes; newline between them."""
+    groups: dict[str, list[str]] = {}
+    for share in view.shares(job):
+        spec = view.state.nodes[share.node].spec
+        threads = max(1, spec.threads_per_core)
+        cpus = ranges.from_ints(
+            core * threads + thread for core in ranges.numbers(share.cores) for thread in range(threads)
+        )
+        text = f"CPU_IDs={_range_text(cpus)} Mem={share.memory_mib} GRES={used_gpus(spec.gpus, share.gpus)}"
+        groups.setdefault(text, []).append(spec.name)
+    return "\n".join(f"Nodes={hostlist.compress(names)} {text}" for text, names in groups.items())
+
+
+def used_gpus(types: Sequence[str], gpus: tuple[int, ...]) -> str:
+    """`gpu:a100:2(IDX:0-1)`; one part for each type, empty without GPUs."""
+    by_type: dict[str, list[int]] = {}
+    for gpu in ranges.numbers(gpus):
+        by_type.setdefault(types[gpu] if gpu < len(types) else "", []).append(gpu)
+    return ",".join(
+        f"gpu{':' + kind if kind else ''}:{len(indexes)}(IDX:{_range_text(ranges.from_ints(indexes))})"
+        for kind, indexes in by_type.items()
+    )
+
+
+def _range_text(flat: tuple[int, ...]) -> str:
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs)
+
+
+def _job_gres(view: JobView, job: Job) -> Value:
+    counts: dict[str, int] = {}
+    for share in view.shares(job):
+        types = view.state.nodes[share.node].spec.gpus
+        for gpu in ranges.numbers(share.gpus):
+            kind = types[gpu] if gpu < len(types) else ""
+            counts[kind] = counts.get(kind, 0) + 1
+    return ",".join(f"gpu{':' + kind if kind else ''}:{count}" for kind, count in counts.items()) or None
+
+
+def _planned_nodes(view: JobView, job: Job) -> Value:
+    nodes = view.wait(job).nodes if job.state == PENDING else ()
+    return hostlist.compress([view.state.nodes[node].spec.name for node in nodes]) or None
+
+
+def _output(view: JobView, job: Job, *, expanded: bool) -> str:
+    default = patterns.DEFAULT_ARRAY_OUTPUT if job.array_job_id else patterns.DEFAULT_OUTPUT
+    return view.path(job, job.spec.std_out, default, expanded=expanded)
+
+
+def _sort_state(view: JobView, job: Job) -> Value:
+    return job.state | job.flags << 8
+
+
+FIELDS: dict[str, Field] = {
+    "account": lambda view, job: job.spec.account or None,
+    "allocated_tres": _allocated_tres,
+    "array_job_id": lambda view, job: job.array_job_id or None,
+    "array_limit": lambda view, job: job.array_limit,
+    "array_task": _task,
+    "batch": lambda view, job: int(job.spec.batch),
+    "batch_host": _batch_host,
+    "command": _command,
+    "comment": lambda view, job: job.spec.comment or None,
+    "cpus": lambda view, job: view.cpus(job),
+    "cpus_per_gpu": lambda view, job: job.spec.request.cpus_per_gpu,
+    "cpus_per_task": lambda view, job: job.spec.request.cpus_per_task,
+    "dependency": lambda view, job: dependency_text(view.state, job) or None if job.clauses else None,
+    "derived_exit_code": lambda view, job: _exit_code(job.derived_status),
+    "eligible_at": lambda view, job: job.eligible_at or job.begin_at,
+    "end_at": lambda view, job: view.end(job),
+    "exclude": lambda view, job: hostlist.compress(job.spec.request.exclude),
+    "exclusive": lambda view, job: view.exclusive(job),
+    "exit_code": lambda view, job: _exit_code(job.exit_status),
+    "failed_node": lambda view, job: job.failed_node,
+    "features": lambda view, job: job.spec.request.constraint or None,
+    "gid": lambda view, job: job.spec.gid,
+    "gres_detail": _gres_detail,
+    "group": lambda view, job: job.spec.group,
+    "id": listed_id,
+    "job_gres": _job_gres,
+    "job_id": lambda view, job: job.id,
+    "kill_invalid_depend": lambda view, job: int(job.spec.kill_invalid_depend),
+    "least_cpus": _least_cpus,
+    "left": lambda view, job: view.left(job),
+    "limit": lambda view, job: job.limit_seconds,
+    "memory": lambda view, job: view.memory(job)[1],
+    "memory_by": lambda view, job: view.memory(job)[0],
+    "memory_per_gpu": lambda view, job: job.spec.request.memory_per_gpu_mib,
+    "name": lambda view, job: job.spec.name,
+    "nice": lambda view, job: job.nice,
+    "node_range": _node_range,
+    "nodelist": lambda view, job: view.nodelist(job),
+    "nodelist_reason": _nodes_or_reason,
+    "nodes": lambda view, job: view.nodes(job),
+    "nodes_max": lambda view, job: job.spec.request.nodes_max,
+    "oversubscribe": lambda view, job: view.oversubscribe(job),
+    "partition": lambda view, job: view.partition(job),
+    "planned_nodes": _planned_nodes,
+    "priority": lambda view, job: job.priority,
+    "qos": lambda view, job: job.spec.qos or None,
+    "reason": lambda view, job: view.reason(job),
+    "requested_nodes": lambda view, job: hostlist.compress(job.spec.request.nodelist),
+    "requested_tres": _requested_tres,
+    "requeue": lambda view, job: int(job.spec.requeue),
+    "restarts": lambda view, job: job.restarts,
+    "scheduler": lambda view, job: job.alloc.planned_by if job.alloc is not None else "Main",
+    "sid": lambda view, job: job.spec.sid,
+    "start_at": lambda view, job: view.start(job),
+    "started_at": lambda view, job: job.started_at,
+    "state": lambda view, job: state_word(job.state, job.flags),
+    "state_base": lambda view, job: job.state,
+    "state_compact": lambda view, job: state_compact(job.state, job.flags),
+    "state_sort": _sort_state,
+    "std_err": lambda view, job: view.path(job, job.spec.std_err, "", expanded=False),
+    "std_err_path": lambda view, job: view.path(job, job.spec.std_err, "", expanded=True),
+    "std_in": lambda view, job: view.path(job, job.spec.std_in, "/dev/null", expanded=False),
+    "std_in_path": lambda view, job: view.path(job, job.spec.std_in, "/dev/null", expanded=True),
+    "std_out": lambda view, job: _output(view, job, expanded=False),
+    "std_out_path": lambda view, job: _output(view, job, expanded=True),
+    "submit_host": lambda view, job: job.spec.submit_host or None,
+    "submit_line": lambda view, job: job.spec.submit_line,
+    "submitted_at": lambda view, job: job.submitted_at,
+    "task_id": lambda view, job: job.array_task_id,
+    "tasks": _tasks,
+    "tasks_per_gpu": lambda view, job: job.spec.request.ntasks_per_gpu,
+    "tasks_per_node": lambda view, job: job.spec.request.ntasks_per_node,
+    "tmp": lambda view, job: job.spec.request.tmp_mib,
+    "tres": lambda view, job: _allocated_tres(view, job) or _requested_tres(view, job),
+    "tres_per_job": lambda view, job: gpu_text(job.spec.request.gpus),
+    "tres_per_node": lambda view, job: gpu_text(job.spec.request.gpus_per_node),
+    "tres_per_task": _per_task,
+    "uid": lambda view, job: job.spec.uid,
+    "used": lambda view, job: view.used(job),
+    "user": lambda view, job: job.spec.user,
+    "wckey": lambda view, job: job.spec.wckey or None,
+    "work_dir": lambda view, job: job.spec.work_dir,
+}
+"""Field name -> what gives it. Commands ask by these names (`GET /v1/jobs?fields=id,name`)."""
+
+
+def is_current(job: Job) -> bool:
+    """Tell whether squeue shows a job that nobody asked for by state."""
+    return job.state <= SUSPENDED or bool(job.flags & COMPLETING)

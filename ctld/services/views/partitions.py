@@ -1,0 +1,68 @@
+"""A partition as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ctld.core import ranges
+from ctld.core.model import PartitionSpec
+from ctld.core.state import State
+from ctld.services.views.jobs import Value
+from ctld.services.views.nodes import configured_tres
+from muster import hostlist
+from muster.tres import format_tres
+
+Field = Callable[[State, PartitionSpec], "Value | list[int]"]
+
+
+def _nodes(state: State, partition: PartitionSpec) -> Value:
+    return hostlist.compress([state.nodes[node].spec.name for node in partition.nodes])
+
+
+def _tres(state: State, partition: PartitionSpec) -> Value:
+    amounts: dict[str, int] = {}
+    for node in partition.nodes:
+        for name, amount in configured_tres(state.nodes[node], with_node=True).items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return format_tres(amounts)
+
+
+FIELDS: dict[str, Field] = {
+    "allow_accounts": lambda state, partition: ",".join(partition.allow_accounts),
+    "allow_groups": lambda state, partition: ",".join(partition.allow_groups),
+    "allow_qos": lambda state, partition: ",".join(partition.allow_qos),
+    "cpus": lambda state, partition: sum(state.nodes[node].spec.cpus for node in partition.nodes),
+    "default": lambda state, partition: int(partition.default),
+    "default_memory_per_cpu": lambda state, partition: (
+        partition.def_memory_per_cpu_mib or (0 if partition.def_memory_per_node_mib else _cluster_default(state)[0])
+    ),
+    "default_memory_per_node": lambda state, partition: (
+        partition.def_memory_per_node_mib or (0 if partition.def_memory_per_cpu_mib else _cluster_default(state)[1])
+    ),
+    "default_minutes": lambda state, partition: partition.default_minutes,
+    "deny_accounts": lambda state, partition: ",".join(partition.deny_accounts),
+    "deny_qos": lambda state, partition: ",".join(partition.deny_qos),
+    "disable_root_jobs": lambda state, partition: int(partition.disable_root_jobs),
+    "exclusive": lambda state, partition: partition.exclusive,
+    "hidden": lambda state, partition: int(partition.hidden),
+    "max_memory_per_cpu": lambda state, partition: partition.max_memory_per_cpu_mib,
+    "max_memory_per_node": lambda state, partition: partition.max_memory_per_node_mib,
+    "max_minutes": lambda state, partition: partition.max_minutes,
+    "max_nodes": lambda state, partition: partition.max_nodes,
+    "members": lambda state, partition: list(ranges.from_ints(partition.nodes)),
+    "min_nodes": lambda state, partition: partition.min_nodes,
+    "name": lambda state, partition: partition.name,
+    "node_count": lambda state, partition: len(partition.nodes),
+    "nodes": _nodes,
+    "oversubscribe": lambda state, partition: partition.oversubscribe,
+    "priority_job_factor": lambda state, partition: partition.priority_job_factor,
+    "priority_tier": lambda state, partition: partition.priority_tier,
+    "root_only": lambda state, partition: int(partition.root_only),
+    "state": lambda state, partition: partition.state,
+    "tres": _tres,
+}
+"""Field name -> what gives it; `members` are node indexes as flat ranges (lo, hi, lo, hi, ...)."""
+
+
+def _cluster_default(state: State) -> tuple[int, int]:
+    return state.settings.def_memory_per_cpu_mib, state.settings.def_memory_per_node_mib
