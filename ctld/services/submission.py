@@ -1,0 +1,227 @@
+"""Submitting a job: the body to a command, script and environment to blobs, and the estimate of --test-only.
+
+This is the path that a thousand submissions a second take, so what can be done once is done once: one decoding, one
+hash for each blob, one append for blobs and event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ctld.core.decide import decide
+from ctld.core.events import JobSubmitted
+from ctld.core.jobspec import from_request
+from ctld.core.model import Job
+from ctld.core.queue import Queue
+from ctld.core.state import State
+from ctld.loops.wire import nodelist
+from ctld.sched.cycle import plan
+from ctld.sched.demand import demand_of
+from ctld.sched.fleet import Fleet
+from ctld.sched.needs import Impossible
+from ctld.services import parts
+from ctld.services.door import Call
+from ctld.services.names import NameCache
+from ctld.store.ports import BlobPort
+from ctld.store.store import Store
+from muster import hostlist
+from muster.api import MAX_ENVIRONMENT_BYTES, JobRequest, decode
+from muster.clock import Clock
+from muster.errors import InvalidInput, NotFound, Refused, TooLarge
+from muster.ids import UnixTime
+from muster.slurm_errors import slurm_text
+
+MAX_ENTRIES = 65536
+MAX_ENTRY_BYTES = 131072
+"""What the kernel takes of one variable (MAX_ARG_STRLEN)."""
+ROOM_FOR_EVENT = 4096
+"""Bytes that an event takes at most besides what the request brings, for the question whether the disk has room."""
+_CHECKED_EACH_BYTES = 16384
+"""From this size on the longest entry is looked for; a smaller environment cannot hold one that is too long."""
+
+
+class Submission:
+    """The handler of POST /v1/jobs."""
+
+    def __init__(self, store: Store, blobs: BlobPort, clock: Clock, names: NameCache) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+        self._names = names
+
+    async def submit(self, call: Call) -> dict[str, Any]:
+        """Queue a job and answer once it is durable: {"job_id", "cluster", "messages"}.
+
+        `?cluster=` refuses a job that is meant for another cluster; `test_only` in the request gives the estimate of
+        `_estimate` and submits nothing.
+        """
+        json, script, environment = parts.split(call.body)
+        request = decode(json, JobRequest)
+        if json is call.body:
+            script = request.script.encode()
+            environment = _joined(request.environment)
+        elif script:
+            request = msgspec.structs.replace(request, script=script.decode("utf-8", "surrogateescape"))
+        _check_environment(environment)
+        caller = call.caller
+        names = self._names.known(caller.uid, caller.gid) or await self._names.find(caller.uid, caller.gid)
+        settings = self._store.state.settings
+        if call.query:
+            check_cluster(call.query.get("cluster", ""), settings.cluster)
+        self._store.journal.ensure_room(len(call.body) + ROOM_FOR_EVENT)
+        records: list[tuple[bytes, bytes]] = []
+        # No await between put and post: only then is what put found here still kept.
+        command = from_request(
+            request,
+            caller,
+            names,
+            settings,
+            script_hash=self._put(script, records) if request.batch else b"",
+            environment_hash=self._put(environment, records),
+        )
+        at = self._clock.now()
+        if request.test_only:
+            return estimate(self._store.state, _submitted(decide(self._store.state, command, at)), at)
+        events, written = self._store.post(command, at=at, blobs=records)
+        job = _submitted(events)
+        assert written is not None
+        await written
+        return {"job_id": job.id, "cluster": settings.cluster, "messages": []}
+
+    def _put(self, data: bytes, records: list[tuple[bytes, bytes]]) -> bytes:
+        digest, record = self._blobs.put(data)
+        if record is not None:
+            records.append(record)
+        return digest
+
+
+def script_of(blobs: BlobPort, job: Job) -> bytes:
+    """Give the bytes of a job's script; NotFound for an allocation, which has none."""
+    if not job.spec.script:
+        raise NotFound(slurm_text(2009), f"job {job.id} was not submitted with a script", slurm_code=2009)
+    return blobs.get(job.spec.script)
+
+
+def check_cluster(asked: str, cluster: str) -> None:
+    """Refuse what is meant for other clusters only; `all`, or a list with ours in it, is for us too."""
+    if not asked:
+        return
+    names = [name.strip().lower() for name in asked.split(",")]
+    if cluster.lower() not in names and "all" not in names:
+        shown = asked if len(asked) <= 60 else asked[:60] + "..."
+        raise InvalidInput(f"No cluster '{shown}' known by database.", f"this controller is of cluster {cluster}")
+
+
+def estimate(state: State, job: Job, at: UnixTime) -> dict[str, Any]:
+    """Tell when and where a job would start if it were the next one: behind the jobs that run, not those that wait.
+
+    The state is not changed. Every node that is not down or drained counts, also one that is silent just now.
+
+    Raises:
+        Refused: it could not start at all as things are, whatever comes free.
+    """
+    scratch = _with_only(state, job)
+    start_at = UnixTime(max(at, job.begin_at))
+    made = plan(scratch, start_at, reachable=(1 << len(state.nodes)) - 1)
+    for start in made.starts:
+        return {
+            "start_at": start_at,
+            "cpus": sum(share.cpus for share in start.shares),
+            "nodes": nodelist(state, start.shares),
+            "partition": start.partition,
+            "job_id": job.id,
+        }
+    wait = made.waits.get(job.id)
+    if wait is None or not wait.start_at:
+        why = wait or next(iter(made.class_waits.values()), None)
+        raise Refused(slurm_text(2016), f"it would wait: {why.text or why.reason}" if why else "", slurm_code=2016)
+    partition, cpus = _size(scratch, job, wait.nodes)
+    return {
+        "start_at": max(start_at, wait.start_at),
+        "cpus": cpus,
+        "nodes": hostlist.compress([state.nodes[index].spec.name for index in wait.nodes]),
+        "partition": partition,
+        "job_id": job.id,
+    }
+
+
+def _with_only(state: State, job: Job) -> State:
+    """Give a state with the same nodes and running jobs and this one waiting. It shares what a pass only reads."""
+    scratch = State()
+    scratch.settings = state.settings
+    scratch.nodes, scratch.node_index, scratch.node_jobs = state.nodes, state.node_index, state.node_jobs
+    scratch.partitions, scratch.partition_nodes = state.partitions, state.partition_nodes
+    scratch.free = state.free
+    scratch.running, scratch.completing = state.running, state.completing
+    scratch.by_array, scratch.array_running = state.by_array, state.array_running
+    scratch.jobs = {**state.jobs, job.id: job}
+    scratch.queue = Queue()
+    scratch.queue.kept_by_user = state.queue.kept_by_user
+    scratch.queue.add(job)
+    return scratch
+
+
+def _size(state: State, job: Job, nodes: tuple[int, ...]) -> tuple[str, int]:
+    """Give the partition and the CPUs of a start that is planned on these nodes."""
+    fleet = Fleet(state.nodes)
+    for name in job.spec.partitions:
+        partition = state.partitions[name]
+        if set(nodes) <= set(partition.nodes):
+            try:
+                demand = demand_of(fleet, state.settings, partition, job.spec.request)
+            except Impossible:
+                continue
+            return name, sum(int(demand.cpus[node]) for node in nodes)
+    return job.spec.partitions[0], 0
+
+
+def _submitted(events: Any) -> Job:
+    # Any: a sequence of events, of which a submission's first is JobSubmitted.
+    event = events[0]
+    assert isinstance(event, JobSubmitted), "a submission begins with the job"
+    return event.job
+
+
+def _joined(entries: list[str]) -> bytes:
+    """Join NAME=value entries as the nodes read them, each ended by NUL."""
+    for entry in entries:
+        if "\0" in entry:
+            raise InvalidInput(f"the environment's entry {entry[:40]!r} holds a NUL byte", "no variable can hold one")
+    return b"".join([entry.encode() + b"\0" for entry in entries])
+
+
+def _check_environment(environment: bytes) -> None:
+    """Check that it is NAME=value entries, each ended by NUL, within the bounds."""
+    if not environment:
+        return
+    if len(environment) > MAX_ENVIRONMENT_BYTES:
+        raise TooLarge(
+            slurm_text(2012),
+            f"the environment has {len(environment)} bytes, the bound is {MAX_ENVIRONMENT_BYTES}",
+            slurm_code=2012,
+        )
+    if environment[-1]:
+        raise InvalidInput("the environment's last entry has no NUL behind it", "was the request cut on the way?")
+    entries = environment[:-1].split(b"\0")
+    if len(entries) > MAX_ENTRIES:
+        raise TooLarge(
+            slurm_text(2012), f"the environment has {len(entries)} entries, the bound is {MAX_ENTRIES}", slurm_code=2012
+        )
+    for entry in entries:
+        if entry.find(b"=") < 1:
+            raise InvalidInput(f"the environment's entry {_shown(entry)} is not NAME=value")
+    if len(environment) > _CHECKED_EACH_BYTES:
+        longest = max(entries, key=len)
+        if len(longest) >= MAX_ENTRY_BYTES:
+            raise TooLarge(
+                slurm_text(2012),
+                f"the environment's entry {_shown(longest)} has {len(longest)} bytes, "
+                f"a program can be given {MAX_ENTRY_BYTES - 1}",
+                slurm_code=2012,
+            )
+
+
+def _shown(entry: bytes) -> str:
+    return repr(entry[:40].decode("utf-8", "replace"))
