@@ -25,7 +25,7 @@ from ctld.services.door import Call
 from ctld.store.store import Store
 from muster.errors import InvalidInput, Unavailable
 from muster.ids import NO_TASK
-from muster.states import JobState, state_word
+from muster.states import JobState
 
 MOST_SECONDS = 60.0
 MOST_WAITING = 20_000
@@ -105,14 +105,14 @@ def _asked(call: Call) -> tuple[str, float]:
     if goal is None:
         raise InvalidInput(f"a job has no {call.query['for'][:40]!r} to wait for", "ask with for=start or for=end")
     text = call.query.get("seconds", "0")
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if not (text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 10):
         raise InvalidInput(f"seconds={text[:40]!r} is no number of seconds", f"0 to {int(MOST_SECONDS)}")
     return goal, min(MOST_SECONDS, float(text))
 
 
 def _standing(state: State, job_id: int, tasks: Ranges | None) -> dict[str, Any]:
-    """Say how a job stands: started, ended, state, the highest exit code of its records (a signal counts as 1), the
-    wait status of the record with it, reason and nodes."""
+    """Say how a job stands: started, ended, base state (of its last record), the highest exit code of its records (a
+    signal counts as 1), the wait status of the record with that, reason and nodes."""
     records = _records(state, job_id, tasks)
     if not records:
         raise unknown_job(state, job_id)
@@ -125,7 +125,7 @@ def _standing(state: State, job_id: int, tasks: Ranges | None) -> dict[str, Any]
         "job_id": job_id,
         "started": any(job.state != JobState.PENDING for job in records),
         "ended": all(job.state > JobState.SUSPENDED and not job.completing for job in records),
-        "state": state_word(last.state, last.flags),
+        "state": JobState(last.state).name,
         "exit_code": _exit_code(worst),
         "exit_status": worst,
         "reason": last.state_text or last.reason,
