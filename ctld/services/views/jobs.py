@@ -278,6 +278,15 @@ def _per_task(view: JobView, job: Job) -> Value:
     return ",".join(texts) or None
 
 
+def _per_gpu(amount: int) -> str | None:
+    return f"gres/gpu:{amount}" if amount else None
+
+
+def _evaluated_at(job: Job) -> int:
+    """When it started; passes over jobs that wait come many times a second and are not noted one by one."""
+    return job.started_at or job.eligible_at
+
+
 def _exit_code(status: int) -> str:
     return f"{status >> 8}:{status & 0x7F}"
 
@@ -341,18 +350,21 @@ FIELDS: dict[str, Field] = {
     "allocated_tres": _allocated_tres,
     "array_job_id": lambda view, job: job.array_job_id or None,
     "array_limit": lambda view, job: job.array_limit,
+    "array_or_job_id": lambda view, job: job.array_job_id or job.id,
     "array_task": _task,
     "batch": lambda view, job: int(job.spec.batch),
     "batch_host": _batch_host,
+    "cluster": lambda view, job: view.state.settings.cluster,
     "command": _command,
     "comment": lambda view, job: job.spec.comment or None,
     "cpus": lambda view, job: view.cpus(job),
-    "cpus_per_gpu": lambda view, job: job.spec.request.cpus_per_gpu,
+    "cpus_per_tres": lambda view, job: _per_gpu(job.spec.request.cpus_per_gpu),
     "cpus_per_task": lambda view, job: job.spec.request.cpus_per_task,
     "dependency": lambda view, job: dependency_text(view.state, job) or None if job.clauses else None,
     "derived_exit_code": lambda view, job: _exit_code(job.derived_status),
     "eligible_at": lambda view, job: job.eligible_at or job.begin_at,
     "end_at": lambda view, job: view.end(job),
+    "evaluated_at": lambda view, job: _evaluated_at(job),
     "exclude": lambda view, job: hostlist.compress(job.spec.request.exclude),
     "exclusive": lambda view, job: view.exclusive(job),
     "exit_code": lambda view, job: _exit_code(job.exit_status),
@@ -362,6 +374,7 @@ FIELDS: dict[str, Field] = {
     "gres_detail": _gres_detail,
     "group": lambda view, job: job.spec.group,
     "id": listed_id,
+    "id_sort": lambda view, job: (job.array_job_id or job.id) << 32 | (job.array_task_id + 1),
     "job_gres": _job_gres,
     "job_id": lambda view, job: job.id,
     "kill_invalid_depend": lambda view, job: int(job.spec.kill_invalid_depend),
@@ -370,7 +383,7 @@ FIELDS: dict[str, Field] = {
     "limit": lambda view, job: job.limit_seconds,
     "memory": lambda view, job: view.memory(job)[1],
     "memory_by": lambda view, job: view.memory(job)[0],
-    "memory_per_gpu": lambda view, job: job.spec.request.memory_per_gpu_mib,
+    "memory_per_tres": lambda view, job: _per_gpu(job.spec.request.memory_per_gpu_mib),
     "name": lambda view, job: job.spec.name,
     "nice": lambda view, job: job.nice,
     "node_range": _node_range,
@@ -380,6 +393,7 @@ FIELDS: dict[str, Field] = {
     "nodes_max": lambda view, job: job.spec.request.nodes_max,
     "oversubscribe": lambda view, job: view.oversubscribe(job),
     "partition": lambda view, job: view.partition(job),
+    "pending": lambda view, job: max(0, (job.started_at or view.at) - job.submitted_at),
     "planned_nodes": _planned_nodes,
     "priority": lambda view, job: job.priority,
     "qos": lambda view, job: job.spec.qos or None,

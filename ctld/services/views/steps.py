@@ -82,6 +82,11 @@ def _id(view: StepView, shown: Shown) -> Value:
     return f"{head}.{step_word(shown.step_id)}"
 
 
+def _sort_id(view: StepView, shown: Shown) -> Value:
+    """By job, then batch, 0, 1, ..."""
+    return shown.job.id << 33 | (0 if shown.is_batch else shown.step_id + 1)
+
+
 def _tres(view: StepView, shown: Shown) -> Value:
     if shown.is_batch:
         return None
@@ -95,8 +100,10 @@ def _tres(view: StepView, shown: Shown) -> Value:
 FIELDS: dict[str, Field] = {
     "array_job_id": lambda view, shown: shown.job.array_job_id or None,
     "array_task": lambda view, shown: shown.job.array_task_id if shown.job.array_task_id != NO_TASK else None,
+    "cluster": lambda view, shown: view.state.settings.cluster,
     "cpus": lambda view, shown: 0 if shown.is_batch else sum(share.cpus for share in shown.shares),
     "id": _id,
+    "id_sort": _sort_id,
     "is_batch": lambda view, shown: int(shown.is_batch),
     "job_id": lambda view, shown: shown.job.id,
     "limit": lambda view, shown: shown.limit_seconds,
