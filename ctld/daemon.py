@@ -15,7 +15,7 @@ from ctld.loops.deadlines import Deadlines
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
 from ctld.loops.schedule import Scheduler
-from ctld.services import actions, history, steps
+from ctld.services import actions, history, status, steps
 from ctld.services.door import Door
 from ctld.services.followers import FollowersService
 from ctld.services.nodes import NodesService, RelayService
@@ -88,6 +88,7 @@ class Controller:
             views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
         )
         door.add(past.routes())
+        door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.connected)))
 
         server = rpc.server()
         nodes = NodesService(store, links, dispatcher, opened.blobs.get, self._clock)

@@ -1,7 +1,8 @@
 """The user client: one request over the local socket, written by hand, with nothing imported that costs time.
 
 The daemon behind the socket learns who calls from the kernel (SO_PEERCRED), so no name or key is sent. The socket is
-MUSTER_SOCKET, else $XDG_RUNTIME_DIR/muster/sock if it is there, else /run/muster/sock.
+MUSTER_SOCKET, else the first that is there of $XDG_RUNTIME_DIR/muster/sock, ~/.muster/sock (a cluster of `muster up`;
+MUSTER_HOME names another folder) and /run/muster/sock.
 """
 
 from __future__ import annotations
@@ -32,7 +33,21 @@ def socket_path() -> str:
         path = runtime + "/muster/sock"
         if os.path.exists(path):
             return path
-    return SYSTEM_SOCKET
+    path = _own_folder() + "/sock"
+    return path if os.path.exists(path) else SYSTEM_SOCKET
+
+
+def _own_folder() -> str:
+    given = os.environ.get("MUSTER_HOME")
+    if given:
+        return given
+    home = os.environ.get("HOME")
+    if not home:
+        import pwd
+
+        # Some clients strip the environment of what they start.
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    return home + "/.muster"
 
 
 def call(

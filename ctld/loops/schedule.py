@@ -13,7 +13,8 @@ import time
 from ctld.core.commands import ApplyPlan
 from ctld.core.plan import Plan
 from ctld.loops.links import Links
-from ctld.sched.cycle import PlanMemory, plan
+from ctld.sched.cycle import plan
+from ctld.sched.memory import PlanMemory
 from ctld.store.store import Store
 from muster.clock import Clock
 
