@@ -60,12 +60,14 @@ class FreeTable:
         self.jobs: Int32 = np.zeros(0, np.int32)
         """Jobs that hold something of the node."""
         self.owner: list[int] = []
-        """uid that an exclusive=user job keeps the node for, or -1."""
+        """uid that an exclusive=user job keeps the node for; -1: nobody's; -2: several users', so nobody else
+        may come."""
         self._all_cores: list[int] = []
         self._all_gpus: list[int] = []
         # A node may be configured smaller under a running job: what never was comes not back with the job.
-        self._user_jobs: list[int] = []
-        """exclusive=user jobs on the node; the last one to leave gives up the ownership."""
+        self._keepers: list[dict[int, int]] = []
+        """For each node uid -> number of exclusive=user jobs; more than one uid only where the partition
+        became exclusive under them."""
 
     def __len__(self) -> int:
         return len(self.cores)
@@ -82,7 +84,7 @@ class FreeTable:
         self.gpu_count = np.fromiter((len(node.spec.gpus) for node in nodes), np.int32, size)
         self.jobs = np.zeros(size, np.int32)
         self.owner = [-1] * size
-        self._user_jobs = [0] * size
+        self._keepers = [{} for _ in range(size)]
         self.version += 1
 
     def take(self, share: NodeShare, uid: int, exclusive: str = "") -> None:
@@ -97,8 +99,9 @@ class FreeTable:
             self.gpu_count[node] = self.gpus[node].bit_count()
         self.jobs[node] += 1
         if exclusive == "user":
-            self.owner[node] = uid
-            self._user_jobs[node] += 1
+            keepers = self._keepers[node]
+            keepers[uid] = keepers.get(uid, 0) + 1
+            self.owner[node] = _owner(keepers)
         self.version += 1
 
     def give(self, share: NodeShare, uid: int, exclusive: str = "") -> None:
@@ -112,9 +115,11 @@ class FreeTable:
             self.gpu_count[node] = self.gpus[node].bit_count()
         self.jobs[node] -= 1
         if exclusive == "user":
-            self._user_jobs[node] -= 1
-            if not self._user_jobs[node]:
-                self.owner[node] = -1
+            keepers = self._keepers[node]
+            keepers[uid] -= 1
+            if not keepers[uid]:
+                del keepers[uid]
+            self.owner[node] = _owner(keepers)
         self.version += 1
 
     def as_lists(self) -> dict[str, list[int]]:
@@ -128,3 +133,9 @@ class FreeTable:
             "jobs": self.jobs.tolist(),
             "owner": list(self.owner),
         }
+
+
+def _owner(keepers: dict[int, int]) -> int:
+    if len(keepers) == 1:
+        return next(iter(keepers))
+    return -2 if keepers else -1

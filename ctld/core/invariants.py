@@ -68,7 +68,7 @@ def check_touched(state: State, event: Event) -> None:
             job = state.jobs[getattr(event, "job_id", 0)]
     _check_job(state, job)
     if isinstance(event, JobStarted):
-        _check_start(state, event)
+        _check_start(state, event, job)
     for share in job.alloc.shares if job.alloc is not None else ():
         _check_node(state, share.node)
 
@@ -120,9 +120,13 @@ def _check_gang(job: Job) -> None:
     _require(sum(share.tasks for share in shares) >= tasks, f"job {job.id} has no place for {tasks} tasks")
 
 
-def _check_start(state: State, event: JobStarted) -> None:
-    """A start takes nothing that is not there."""
+def _check_start(state: State, event: JobStarted, job: Job) -> None:
+    """A start takes nothing that is not there, and nothing that is kept for others."""
     free = state.free
+    if job.array_limit:
+        running = state.array_running[job.array_job_id]
+        _require(running <= job.array_limit, f"array {job.array_job_id} runs {running} of {job.array_limit} members")
+    how = mode(state, job)
     for share in event.alloc.shares:
         node = state.nodes[share.node].spec
         _require(int(free.cpus[share.node]) >= 0, f"{node.name} gives more CPUs than it has")
@@ -130,6 +134,13 @@ def _check_start(state: State, event: JobStarted) -> None:
             _require(int(free.memory[share.node]) >= 0, f"{node.name} gives more memory than it has")
         _require(ranges.to_bitmap(share.cores) >> core_count(node) == 0, f"{node.name} has no such cores")
         _require(ranges.to_bitmap(share.gpus) >> len(node.gpus) == 0, f"{node.name} has no such GPUs")
+        others = [state.jobs[other] for other in state.node_jobs[share.node] if other != job.id]
+        _require(how != "node" or not others, f"{node.name} was to be job {job.id}'s alone")
+        for other in others:
+            kept = "user" in (how, mode(state, other))
+            _require(
+                not kept or other.spec.uid == job.spec.uid, f"{node.name} has jobs of two users and is kept for one"
+            )
 
 
 # ---- one node
@@ -163,8 +174,9 @@ def _check_node(state: State, node: int) -> None:
     _require(free.gpus[node] == all_gpus & ~gpus, f"{name}: free GPUs are wrong")
     _require(int(free.gpu_count[node]) == free.gpus[node].bit_count(), f"{name}: count of free GPUs is wrong")
     _require(int(free.jobs[node]) == len(state.node_jobs[node]), f"{name}: number of jobs is wrong")
-    _require((free.owner[node] >= 0) == exclusive, f"{name}: its owner is wrong")
-    _require(not exclusive or owners == {free.owner[node]}, f"{name} is kept for one user and has others")
+    _require((free.owner[node] != -1) == exclusive, f"{name}: its owner is wrong")
+    # Others may be there still where the partition became exclusive under them.
+    _require(free.owner[node] < 0 or free.owner[node] in owners, f"{name} is kept for somebody who is not there")
 
 
 # ---- everything derived

@@ -155,7 +155,7 @@ class _View:
             owner = self._owners.get(share.node, self._state.free.owner[share.node])
             if owner not in (-1, job.spec.uid):
                 return False
-            if mode == "user" and self._uids(share.node) - {job.spec.uid}:
+            if (mode == "user" or owner != -1) and self._uids(share.node) - {job.spec.uid}:
                 return False
         return True
 
