@@ -93,3 +93,42 @@ class StepRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     submit_line: str = ""
     array_job_id: int = 0
     array_task_id: int = -1
+
+
+class JobSelector(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """What `sacct -j` names: a job or array, a member of an array, a step."""
+
+    job_id: int
+    """A job's own number, or the number of an array: all its members then."""
+    task_id: int = -1
+    """-1: no member in particular."""
+    step_id: int = -1
+    """-1: the job and all its steps. Only the command looks at it: the answer holds whole jobs."""
+
+
+class HistoryFilter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Which runs sacct asks for. Empty lists do not restrict; `muster.history` says what a filter lets through."""
+
+    jobs: tuple[JobSelector, ...] = ()
+    own: bool = False
+    """Only the caller's jobs, all for root: the controller puts the caller's uid into `users`."""
+    users: tuple[int, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    """Long state words: the run was in one of them at some time of the window."""
+    nodelist: str = ""
+    start: int = 0
+    end: int = 0
+    """Window of time, both ends inside; end 0: now."""
+    allocations_only: bool = False
+    """No steps."""
+    duplicates: bool = False
+    """All runs of a job, else the newest that passes."""
+    cluster: str = ""
+    log_id: str = ""
+    """Set by the controller: whose history, and in which log `open_runs` and the cursor are."""
+    open_runs: tuple[tuple[int, int], ...] = ()
+    """Set by the controller: (job id, run) of live runs whose ended steps are wanted."""

@@ -1,0 +1,89 @@
+"""One way to open the database, whichever it is, and how its transactions begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from muster.errors import InvalidInput
+
+_BUSY_MS = 15_000
+_FORMS = "write sqlite:///PATH or postgresql://..."
+QUERY_SECONDS = 15
+"""Postgres ends a question that takes longer: the controller has given up on it by then."""
+
+
+def open_database(url: str) -> Engine:
+    """Give an engine for `sqlite:///PATH` or `postgresql://USER@HOST/NAME`; nothing is connected yet.
+
+    SQLite runs in WAL mode, so that questions do not wait for writes, with synchronous=FULL. NORMAL would keep rows
+    and cursor in step, since they are in one transaction: a power cut takes the newest transactions away whole, and
+    the cursor with them. But the controller forgets what was acknowledged, and would have nothing left to send
+    again. FULL syncs the log once a batch, before the acknowledgement, as Postgres does by default.
+
+    Raises:
+        InvalidInput: the URL is of another kind.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidInput(
+            f"cannot read the database URL {url!r}", "write sqlite:///PATH or postgresql://..."
+        ) from None
+    kind = parsed.get_backend_name()
+    if kind not in ("sqlite", "postgresql"):
+        raise InvalidInput(f"dbd does not know databases of kind {kind!r}", _FORMS)
+    try:
+        if kind == "postgresql":
+            return create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                pool_pre_ping=True,
+                pool_size=6,
+                connect_args={
+                    "connect_timeout": 5,
+                    "keepalives_idle": 10,
+                    "keepalives_interval": 5,
+                    "keepalives_count": 3,
+                    "application_name": "muster-dbd",
+                },
+            )
+        engine = create_engine(parsed, connect_args={"check_same_thread": False, "timeout": _BUSY_MS / 1000})
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise InvalidInput(f"cannot use the database URL {url!r}: {error}") from None
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """Read several tables as they were at one moment."""
+    if engine.dialect.name == "postgresql":
+        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
+            connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {QUERY_SECONDS * 1000}")
+            yield connection
+        return
+    with engine.connect().execution_options(muster_read=True) as connection, connection.begin():
+        yield connection
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Take the beginning of transactions out of the driver's hands, which begins them only at the first write."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that reads the cursor and then writes must not find that another one wrote in between.
+    read = connection.get_execution_options().get("muster_read", False)
+    connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")
