@@ -54,6 +54,9 @@ def create_step(state: State, command: CreateStep, at: UnixTime) -> list[Event]:
     exact = request.exact or bool(request.cpus_per_task)
     most = min(request.ntasks_per_node or settings.max_tasks_per_node, settings.max_tasks_per_node)
     whole = [min(most, place.share.cpus // cpus_per_task) for place in places]
+    if not nodes_min:
+        # Inherited: all nodes of the job on which a task fits, and no more nodes than tasks.
+        nodes_min = max(1, min(ntasks, nodes_max, sum(1 for tasks in whole if tasks)))
     _check_possible(places, whole, request, ntasks, nodes_min)
     room = [min(most, _room(place, request, cpus_per_task)) for place in places]
     chosen = _chosen(room, ntasks, nodes_min, nodes_max)
@@ -127,7 +130,7 @@ def _candidates(state: State, job: Job, request: StepRequest) -> list[Place]:
 
 
 def _size(job: Job, request: StepRequest, available: int) -> tuple[int, int, int]:
-    """Give tasks, least and most nodes of the step; what is not given comes from the job."""
+    """Give tasks, least (0: not given) and most nodes of the step; what is not given comes from the job."""
     assert job.alloc is not None, "a running job has nodes"
     if request.nodes_min > available:
         raise InvalidInput(f"Only allocated {available} nodes asked for {request.nodes_min}", slurm_code=2006)
@@ -143,8 +146,7 @@ def _size(job: Job, request: StepRequest, available: int) -> tuple[int, int, int
         ntasks = nodes_min
     elif not ntasks:
         ntasks = sum(share.tasks for share in job.alloc.shares)
-        nodes_min = nodes_max
-    return ntasks, max(1, min(nodes_min, ntasks)), max(1, min(nodes_max, ntasks))
+    return ntasks, min(nodes_min, ntasks), max(1, min(nodes_max, ntasks))
 
 
 def _check_possible(
