@@ -50,6 +50,7 @@ def ended(state: State, job_id: int) -> None:
     """Let a running job end, with nothing left behind."""
     job = state.jobs.pop(job_id)
     del state.running[job_id]
+    state.by_array.get(job.array_job_id, set()).discard(job_id)
     assert job.alloc is not None
     for share in job.alloc.shares:
         state.free.give(share, job.spec.uid, job.spec.request.exclusive)

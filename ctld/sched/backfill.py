@@ -70,6 +70,16 @@ class Guard:
         self._starts = [one.start_at for one in self.reservations]
         del self._views[1:]
 
+    def drop(self, job_id: int) -> bool:
+        """Give up the reservations of a job (an array keeps those of its rest); tell whether there were any."""
+        kept = [one for one in self.reservations if one.job_id != job_id]
+        if len(kept) == len(self.reservations):
+            return False
+        self.reservations = kept
+        self._starts = [one.start_at for one in kept]
+        del self._views[1:]
+        return True
+
     def took(self, fleet: Fleet, shares: tuple[NodeShare, ...], end: int) -> None:
         """Follow a start that `now` already shows."""
         if not self.reservations:

@@ -60,10 +60,10 @@ def plan(
     memory.follow(state, reachable)
     one = Pass(state, at, memory)
     one.line_up()
-    complete = one.run(spent)
+    one.run(spent)
     memory.seen = one.scratch.view
     memory.prune(state)
-    return Plan(at, tuple(one.starts), one.waits, one.class_waits, complete)
+    return Plan(at, tuple(one.starts), one.waits, one.class_waits, one.complete)
 
 
 class Cursor:
@@ -130,6 +130,7 @@ class Pass:
         self.scratch = Scratch(state, memory.fleet, view)
         self.guard = Guard(view)
         self.starts: list[Start] = []
+        self.complete = True
         self.waits: dict[int, Wait] = {}
         self.class_waits: dict[int, Wait] = {}
         self._taken: list[Row] = []
@@ -142,6 +143,8 @@ class Pass:
         """Partitions in which a job waits for resources."""
         self._stuck: dict[int, int] = {}
         """Demand number -> least rank (see Guard) at which it found no place in this pass."""
+        self._room: dict[int, int] = {}
+        """Rank -> see `_room_of`."""
         self._last: tuple[Demand | None, int, int] = (None, 0, 0)
         """Demand, rank and node of the last start on one node."""
 
@@ -167,11 +170,13 @@ class Pass:
             heapify(items)
             heappush(line, heappop(items))
 
-    def run(self, spent: Callable[[], bool]) -> bool:
-        """Go through the line; False when the budget ran out."""
+    def run(self, spent: Callable[[], bool]) -> None:
+        """Go through the line, until the budget runs out."""
         line, cursors = self._line, self._cursors
         while line:
             tier, key, place, entry = heappop(line)
+            if entry.partition.name in self._blocked and self._is_stuck(entry):
+                continue
             cursor = cursors.get(entry.jobs.id)
             if cursor is None:
                 cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits)
@@ -180,48 +185,71 @@ class Pass:
                     self._wait(entry, cursor)
                     break
                 if spent():
-                    return False
+                    self.complete = False
+                    return
             else:  # The class went on to another job, which may stand behind others.
                 if cursor.key:
                     heappush(line, (tier, cursor.key, place, entry))
             if line and spent():
-                return False
-        return True
+                self.complete = False
+                return
+
+    def _is_stuck(self, entry: Entry) -> bool:
+        """Tell whether this pass has found already that jobs of this shape and length have no place."""
+        demand = entry.demand
+        assert demand is not None  # Entries without a demand have a bar and are not lined up.
+        rank = self.guard.rank(end_of(self.at, entry.jobs.limit_seconds))
+        return demand.no_fit or self._stuck.get(demand.number, rank + 1) <= rank
 
     def _start(self, entry: Entry, cursor: Cursor) -> bool:
         """Start the job (or the member) at the cursor, if there is a place."""
         demand, job, scratch = entry.demand, cursor.job, self.scratch
-        assert demand is not None  # Entries without a demand have a bar and are not lined up.
-        if demand.no_fit:
+        assert demand is not None
+        if self._is_stuck(entry):
             return False
         uid = job.spec.uid
         end = end_of(self.at, job.limit_seconds)
         rank = self.guard.rank(end)
-        if self._stuck.get(demand.number, rank + 1) <= rank:
-            return False
         view = self.guard.view(rank)
         barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user else 0
         last = self._last
         if last[0] is demand and last[1] == rank and not barred and fits_on(demand, view, last[2]):
             # The tightest node got tighter still: it stays the best.
             picks: list[Pick] | None = [(last[2], demand.tasks, demand.need.gpus_total[0])]
+        elif demand.least_cpus > self._room_of(rank):
+            picks = None
         else:
             picks = choose(demand, view, barred)
         shares = scratch.place(demand, picks, uid) if picks else None
         if shares is None:
             if not barred and not demand.need.user:
                 self._stuck[demand.number] = rank
-                demand.no_fit = not rank or choose(demand, scratch.view) is None
+                # Remembering it for later passes takes that no reservation was in the way. Where shares are uneven
+                # nearly anything that comes free may help, so that looking again is not worth it.
+                demand.no_fit = not rank or (not demand.need.uneven and choose(demand, scratch.view) is None)
             return False
         alone = demand.single and len(shares) == 1 and not barred
         self._last = (demand, rank, shares[0].node) if alone else (None, 0, 0)
         self._note_start(entry, cursor, shares, end)
         return True
 
+    def _room_of(self, rank: int) -> int:
+        """Give a bound on the CPUs that are free for jobs of this rank: the sum when it was first asked for, which
+        only falls."""
+        room = self._room.get(rank)
+        if room is None:
+            room = self._room[rank] = self.guard.view(rank).total_cpus()
+        return room
+
     def _note_start(self, entry: Entry, cursor: Cursor, shares: tuple[NodeShare, ...], end: int) -> None:
         name = entry.partition.name
         by = "Backfill" if name in self._blocked else "Main"
         self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by))
+        self.waits.pop(cursor.job.id, None)
+        if self.guard.reservations and self.guard.drop(cursor.job.id):
+            # It waited in a partition of higher tier. What its promise kept others from is for the next pass.
+            self.complete = False
+            self._forget_ranks()
         fleet = self.memory.fleet
         for share in shares:
             gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
@@ -264,10 +292,15 @@ class Pass:
             return Wait(Reason.RESOURCES)
         start, picks, then = found
         self.guard.add(_reservation(demand, job, start, picks, then))
-        self._stuck.clear()
+        self._forget_ranks()
         if start >= FAR:
             return Wait(Reason.RESOURCES)
         return Wait(Reason.RESOURCES, "", UnixTime(start), tuple(pick[0] for pick in picks))
+
+    def _forget_ranks(self) -> None:
+        """Drop what was noted by rank: ranks mean something else now."""
+        self._stuck.clear()
+        self._room.clear()
 
     def _base(self) -> View:
         """Give what is free now, nodes being cleaned up included."""

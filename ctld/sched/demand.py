@@ -5,12 +5,13 @@ Made once for each (request, partition) and kept between passes: the columns her
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-import numpy.typing as npt
 
 from ctld.core.model import GpuRequest, PartitionSpec, Request, Settings
 from ctld.sched.features import choices
-from ctld.sched.fleet import Column, Fleet, Kind, bitmap, members
+from ctld.sched.fleet import Column, Fleet, Ints, Kind, bitmap, members
 from ctld.sched.needs import Amount, Impossible, Need, alone, amount, derive, share_vector
 from muster.states import Reason
 
@@ -18,21 +19,55 @@ from muster.states import Reason
 class Alternative:
     """One way to satisfy the constraint: the nodes that could serve, and counts among them."""
 
-    __slots__ = ("bits", "counts", "indexes", "nodes")
+    __slots__ = ("_limits", "bits", "counts", "indexes", "nodes")
 
     def __init__(self, bits: int, counts: tuple[tuple[int, int], ...]) -> None:
         self.bits = bits
         self.counts = counts
         """(bitmap, how many nodes of the job must be in it)."""
         self.nodes = members(bits)
-        self.indexes: npt.NDArray[np.int64] = np.array(self.nodes, np.int64)
+        self.indexes: Ints = np.array(self.nodes, np.int64)
+        self._limits: Limits | None = None
+
+    def limits(self, demand: Demand) -> Limits:
+        """Give the least that each of the nodes must have, as columns along `indexes`; made at the first use."""
+        if self._limits is None:
+            fleet, least = demand.fleet, demand.least
+            counts = demand.need.memory_counts
+
+            def column(by_kind: list[int]) -> Ints:
+                spread: Ints = np.array(by_kind, np.int64)[fleet.kind_column[self.indexes]]
+                return spread
+
+            self._limits = Limits(
+                cpus=column([one[0] for one in least]),
+                memory=column([one[1] if counts else 0 for one in least]),
+                gpus=[
+                    (at, column([one[2][at] for one in least]))
+                    for at in range(1 + len(fleet.types))
+                    if any(one[2][at] for one in least)
+                ],
+                threads=column([kind.threads for kind in fleet.kinds]),
+            )
+        return self._limits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least that a node must have for the smallest share, along the nodes of an alternative."""
+
+    cpus: Ints
+    memory: Ints
+    gpus: list[tuple[int, Ints]]
+    """(column of the view, GPUs); only columns that matter."""
+    threads: Ints
 
 
 class Demand:
     """What jobs of one shape need in one partition. Raises Impossible when no number of nodes could do."""
 
     __slots__ = (
-        "_alone", "alternatives", "amounts", "cpus", "even", "fleet", "gpus", "least", "lost", "lost_at",
+        "_alone", "alternatives", "amounts", "cpus", "even", "fleet", "gpus", "least", "least_cpus", "lost", "lost_at",
         "memory", "need", "no_fit", "number", "required", "required_bits", "single", "tasks",
     )  # fmt: skip
 
@@ -85,6 +120,9 @@ class Demand:
             and not self.alternatives[0].counts
         )
         """One node with an even share is what is looked for (first)."""
+        tasks = need.tasks if not need.overcommit else 0
+        self.least_cpus = max(tasks * need.cpus_per_task, need.nodes)
+        """CPUs that the whole job takes at least."""
         self.no_fit = False
         """Found no place when last tried, and nothing has come free since that could change it."""
         self.lost = False

@@ -43,10 +43,11 @@ class Kind:
 class Fleet:
     """Static columns of all nodes; made anew when the configuration of any node changes."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], small: int = SMALL) -> None:
         self.specs = [node.spec for node in nodes]
         self.size = len(nodes)
-        self.small = self.size <= SMALL
+        self.small = self.size <= small
+        """Columns are plain lists, not numpy's."""
         self.everything = (1 << self.size) - 1
         self.names = {spec.name: index for index, spec in enumerate(self.specs)}
         self.future = bitmap(index for index, spec in enumerate(self.specs) if spec.state == "FUTURE")
@@ -132,6 +133,12 @@ class View:
     def copy(self) -> View:
         """Give a copy that can be changed."""
         return View(self.cpus.copy(), self.memory.copy(), [column.copy() for column in self.gpus])
+
+    def total_cpus(self) -> int:
+        """Sum up the free CPUs."""
+        if isinstance(self.cpus, list):
+            return sum(count for count in self.cpus if count > 0)
+        return int(np.maximum(self.cpus, 0).sum())
 
     def close(self, nodes: int) -> None:
         """Make the nodes of a bitmap unusable."""

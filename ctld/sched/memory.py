@@ -14,7 +14,7 @@ from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
-from ctld.sched.fleet import Fleet, View, bitmap
+from ctld.sched.fleet import SMALL, Fleet, View, bitmap
 from ctld.sched.needs import Impossible
 from ctld.sched.releases import Releases
 from ctld.sched.select import choose
@@ -47,10 +47,11 @@ class Entry:
 
 
 class PlanMemory:
-    """Kept by whoever calls `plan` again and again."""
+    """Kept by whoever calls `plan` again and again. `small`: up to so many nodes columns are plain lists."""
 
-    def __init__(self) -> None:
-        self.fleet = Fleet(())
+    def __init__(self, small: int = SMALL) -> None:
+        self._small = small
+        self.fleet = Fleet((), small)
         self.releases = Releases(self.fleet)
         self.closed_now = 0
         """Bitmap of nodes that cannot be used now."""
@@ -97,7 +98,7 @@ class PlanMemory:
         if self._nodes != state.nodes:
             self._nodes = list(state.nodes)
             if [node.spec for node in self._nodes] != self.fleet.specs:
-                self.fleet = Fleet(self._nodes)
+                self.fleet = Fleet(self._nodes, self._small)
                 self.releases = Releases(self.fleet)
                 self.seen = None
                 self._full = None

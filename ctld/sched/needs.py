@@ -130,10 +130,11 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
     most = _most_nodes(partition, nodes)
     if not nodes_max:
         nodes_max = min(tasks or most, most) if tasks or total[0] else nodes
+    nodes_max = max(nodes, min(nodes_max, most))
     return Need(
         nodes=nodes,
-        nodes_max=max(nodes, min(nodes_max, most)),
-        grows=request.nodes_max > request.nodes_min,
+        nodes_max=nodes_max,
+        grows=request.nodes_max > request.nodes_min and nodes_max > nodes,
         tasks=tasks,
         tasks_each=tasks_each,
         tasks_cap=cap,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctld.sched.demand import Alternative, Demand
 from ctld.sched.fleet import Column, Ints, View, members
-from ctld.sched.needs import ALL, amount, share_vector
+from ctld.sched.needs import amount, share_vector
 
 Pick: TypeAlias = tuple[int, int, int]
 """Node, tasks, and GPUs out of --gpus (0 when it is not asked for that way)."""
@@ -188,10 +188,11 @@ def _longest_from(runs: list[tuple[int, int, list[int]]]) -> list[int]:
 def _uneven(demand: Demand, alternative: Alternative, view: View, barred: int) -> list[Pick] | None:
     """Tasks, or GPUs of --gpus, over as few nodes as fit (or as many as allowed where the job grows)."""
     need = demand.need
-    tasks_on, gpus_on = capacities(demand, alternative, view, barred)
-    nodes = [node for node in alternative.nodes if tasks_on.get(node)]
-    if len(nodes) < need.nodes:
+    found = capacities(demand, alternative, view, barred)
+    if found is None:
         return None
+    tasks_on, gpus_on = found
+    nodes = list(tasks_on)
     seed = _seed(demand, alternative, nodes)
     if seed is None or len(seed) > need.nodes_max:
         return None
@@ -306,37 +307,38 @@ def spread(tasks: int, room: list[int]) -> list[int]:
 
 def capacities(
     demand: Demand, alternative: Alternative, view: View, barred: int = 0
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Give for each node that can have a share the most tasks it could take, and the most GPUs of --gpus."""
-    need, fleet = demand.need, demand.fleet
+) -> tuple[dict[int, int], dict[int, int]] | None:
+    """Give for each node that can have a share the most tasks it could take, and the most GPUs of --gpus, nodes
+    ascending; None when all of them together do not suffice."""
+    need = demand.need
+    limits = alternative.limits(demand)
     indexes = alternative.indexes
     cpus = np.asarray(view.cpus)[indexes]
     memory = np.asarray(view.memory)[indexes]
-    gpus = [np.asarray(column)[indexes] for column in view.gpus]
-    threads = np.asarray(fleet.per_node([kind.threads for kind in fleet.kinds]))[indexes]
-    least = demand.least
-    least_memory = np.asarray(fleet.per_node([one[1] if need.memory_counts else 0 for one in least]))[indexes]
-    good = cpus >= np.asarray(fleet.per_node([one[0] for one in least]))[indexes]
-    good &= memory >= least_memory
-    for at, column in enumerate(gpus):
-        if any(one[2][at] for one in least):
-            good &= column >= np.asarray(fleet.per_node([one[2][at] for one in least]))[indexes]
+    good = cpus >= limits.cpus
+    good &= memory >= limits.memory
+    gpus = [np.asarray(column)[indexes] for column in view.gpus] if limits.gpus else []
+    for at, least in limits.gpus:
+        good &= gpus[at] >= least
     if barred:
         good &= np.array([not barred >> node & 1 for node in alternative.nodes], np.bool_)
-
-    tasks = np.full(len(indexes), need.tasks or need.tasks_each, np.int64)
-    if need.tasks_cap:
-        tasks = np.minimum(tasks, need.tasks_cap)
-    if need.memory_counts and need.memory_per_cpu and need.memory_each not in (ALL,):
-        by_memory = memory // need.memory_per_cpu // threads * threads
-        cpus = np.minimum(cpus, by_memory)
-    if not need.overcommit:
-        tasks = np.minimum(tasks, cpus // need.cpus_per_task)
-    top = gpus[0]
-    if need.cpus_per_gpu:
-        top = np.minimum(top, cpus // need.cpus_per_gpu)
-    if need.memory_counts and need.memory_per_gpu:
-        top = np.minimum(top, memory // need.memory_per_gpu)
+    if need.memory_counts and need.memory_per_cpu and not need.memory_each:
+        cpus = np.minimum(cpus, memory // need.memory_per_cpu // limits.threads * limits.threads)
+    most = need.tasks or need.tasks_each
+    most = min(most, need.tasks_cap) if need.tasks_cap else most
+    if need.overcommit:
+        tasks = np.full(len(indexes), most, np.int64)
+    else:
+        tasks = np.minimum(cpus if need.cpus_per_task == 1 else cpus // need.cpus_per_task, most)
+    top = gpus[0] if gpus else tasks
+    if limits.gpus:
+        if need.cpus_per_gpu:
+            top = np.minimum(top, cpus // need.cpus_per_gpu)
+        if need.memory_counts and need.memory_per_gpu:
+            top = np.minimum(top, memory // need.memory_per_gpu)
+        for at in range(1, len(gpus)):
+            if need.gpus_total[at]:
+                top = np.minimum(top, gpus[at])
     if need.gpus_task[0]:
         tasks = np.minimum(tasks, top // need.gpus_task[0])
         for at in range(1, len(gpus)):
@@ -344,14 +346,13 @@ def capacities(
                 tasks = np.minimum(tasks, gpus[at] // need.gpus_task[at])
     elif need.tasks_per_gpu:
         tasks = np.minimum(tasks, top * need.tasks_per_gpu)
-    for at in range(1, len(gpus)):
-        if need.gpus_total[at]:
-            top = np.minimum(top, gpus[at])
-    keep = np.flatnonzero(good & (tasks > 0)).tolist()
-    task_list, gpu_list = tasks.tolist(), top.tolist()
-    nodes = alternative.nodes
     total = need.gpus_total[0]
-    return (
-        {nodes[place]: task_list[place] for place in keep},
-        {nodes[place]: min(gpu_list[place], total) for place in keep},
-    )
+    keep = np.flatnonzero(good & (tasks > 0))
+    tasks = tasks[keep]
+    if len(keep) < need.nodes or int(tasks.sum()) < need.tasks:
+        return None
+    top = np.minimum(top[keep], total)
+    if int(top.sum()) < total:
+        return None
+    nodes = indexes[keep].tolist()
+    return dict(zip(nodes, tasks.tolist(), strict=True)), dict(zip(nodes, top.tolist(), strict=True))

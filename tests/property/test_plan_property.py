@@ -1,0 +1,266 @@
+"""Plans of arbitrary small clusters and queues, judged by a slow, plain oracle."""
+
+from __future__ import annotations
+
+import copy
+from itertools import combinations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ctld.core import ranges
+from ctld.core.model import UNLIMITED, GpuRequest, Job, Request
+from ctld.core.plan import Plan, Start
+from ctld.core.state import State
+from ctld.sched.cycle import plan
+from ctld.sched.memory import PlanMemory
+from muster.ids import UnixTime
+from muster.states import Reason
+from tests.builders import NOON, a_job, a_node_spec, a_partition, a_state
+from tests.placing import busy, carried_out, ended, everywhere, faults_of, queued
+
+LIMITS = (60, 600, 3600, UNLIMITED)
+SLOW = settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """Any kind of request that the checker of `placing` can judge."""
+    fields: dict[str, object] = {}
+    if draw(st.booleans()):
+        low = draw(st.integers(1, 3))
+        fields["nodes_min"] = low
+        fields["nodes_max"] = draw(st.sampled_from((low, low, low + 1)))
+    shape = draw(st.sampled_from(("plain", "tasks", "per_node", "gpu_node", "gpu_task", "gpus", "whole", "user")))
+    fields["cpus_per_task"] = draw(st.integers(1, 5))
+    if shape == "tasks":
+        fields["ntasks"] = draw(st.integers(fields.get("nodes_min", 1), 9))  # type: ignore[arg-type]
+    elif shape == "per_node":
+        fields["ntasks_per_node"] = draw(st.integers(1, 3))
+    elif shape == "gpu_node":
+        fields["gpus_per_node"] = (GpuRequest(draw(st.sampled_from(("", "a", "b"))), draw(st.integers(1, 2))),)
+    elif shape == "gpu_task":
+        fields["ntasks"] = draw(st.integers(fields.get("nodes_min", 1), 4))  # type: ignore[arg-type]
+        fields["gpus_per_task"] = (GpuRequest("", 1),)
+    elif shape == "gpus":
+        fields["gpus"] = (GpuRequest("", draw(st.integers(fields.get("nodes_min", 1), 5))),)  # type: ignore[arg-type]
+        fields["cpus_per_gpu"] = draw(st.integers(0, 2))
+    elif shape == "whole":
+        fields["exclusive"] = "node"
+    elif shape == "user":
+        fields["exclusive"] = "user"
+    if draw(st.booleans()):
+        fields["memory_per_node_mib"] = draw(st.sampled_from((0, 100, 600, 1000)))
+    else:
+        fields["memory_per_cpu_mib"] = draw(st.integers(1, 200))
+    if draw(st.integers(0, 5)) == 0:
+        fields["nodelist"] = (draw(st.sampled_from(("n1", "n2"))),)
+    if draw(st.integers(0, 5)) == 0:
+        fields["exclude"] = (draw(st.sampled_from(("n3", "n4"))),)
+    return Request(**fields)  # type: ignore[arg-type]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> State:
+    """One to five nodes of mixed hardware in two overlapping partitions, with a queue of up to twelve jobs."""
+    count = draw(st.integers(1, 5))
+    state = a_state(count, gpus=0)
+    for index in range(count):
+        threads = draw(st.sampled_from((1, 2)))
+        spec = a_node_spec(
+            f"n{index + 1}",
+            cpus=draw(st.sampled_from((4, 8))),
+            sockets=draw(st.sampled_from((1, 2))),
+            threads=threads,
+            memory_mib=draw(st.sampled_from((500, 1000, 2000))),
+            gpus=0,
+            weight=draw(st.sampled_from((1, 1, 5))),
+        )
+        kinds = draw(st.sampled_from(((), ("a",) * 4, ("b",) * 2, ("a", "b", "a", "b"))))
+        state.nodes[index] = replace(state.nodes[index], spec=replace(spec, gpus=kinds))
+    state.free.reset(state.nodes)
+    state.partitions["main"] = a_partition(nodes=count)
+    half = tuple(range((count + 1) // 2))
+    state.partitions["side"] = a_partition("side", nodes=half, priority_tier=draw(st.sampled_from((1, 2))))
+    jobs = []
+    for number in range(draw(st.integers(1, 12))):
+        fields: dict[str, object] = {}
+        if draw(st.integers(0, 3)) == 0:
+            fields["array"] = (0, draw(st.integers(0, 9)))
+        if fields and draw(st.sampled_from((True, False))):
+            fields["array_limit"] = draw(st.integers(1, 3))
+        jobs.append(
+            a_job(
+                number + 1,
+                request=draw(requests()),
+                partitions=draw(st.sampled_from((("main",), ("side",), ("main", "side")))),
+                priority=draw(st.integers(1, 4)),
+                limit_seconds=draw(st.sampled_from(LIMITS)),
+                uid=draw(st.sampled_from((1000, 1001))),
+                **fields,  # type: ignore[arg-type]
+            )
+        )
+    return queued(state, *jobs)
+
+
+def check_no_oversubscription(state: State, starts: tuple[Start, ...]) -> None:
+    """Count every core, GPU and MiB: nothing is taken twice, nor taken that was not free."""
+    cores = list(state.free.cores)
+    gpus = list(state.free.gpus)
+    memory = state.free.memory.tolist()
+    cpus = state.free.cpus.tolist()
+    for start in starts:
+        for share in start.shares:
+            node = share.node
+            core_bits, gpu_bits = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
+            assert cores[node] & core_bits == core_bits
+            assert gpus[node] & gpu_bits == gpu_bits
+            cores[node] &= ~core_bits
+            gpus[node] &= ~gpu_bits
+            memory[node] -= share.memory_mib
+            cpus[node] -= share.cpus
+            assert memory[node] >= 0
+            assert cpus[node] >= 0
+
+
+def check_typed(state: State, start: Start) -> None:
+    for wanted in state.jobs[start.job_id].spec.request.gpus_per_node:
+        for share in start.shares:
+            types = state.nodes[share.node].spec.gpus
+            have = [types[index] for index in ranges.numbers(share.gpus)]
+            assert not wanted.type or have.count(wanted.type) >= wanted.count
+
+
+def check_array_limits(state: State, made: Plan) -> None:
+    for job in state.jobs.values():
+        if job.array_limit:
+            before = sum(other.alloc is not None for other in state.jobs.values() if other.array_job_id == job.id)
+            assert before + sum(start.job_id == job.id for start in made.starts) <= job.array_limit
+
+
+def judged(state: State, made: Plan) -> None:
+    """All that must hold for any plan of this state."""
+    check_no_oversubscription(state, made.starts)
+    check_array_limits(state, made)
+    for start in made.starts:
+        assert faults_of(state, start) == []
+        check_typed(state, start)
+    started = {start.job_id for start in made.starts}
+    for job_id in state.queue:
+        jobs = state.queue.class_of(job_id)
+        assert jobs is not None
+        wait = made.waits.get(job_id) or made.class_waits[jobs.id]
+        assert wait.reason is not Reason.NONE
+        if wait.start_at:
+            assert wait.start_at > made.made_at
+            assert wait.nodes
+        assert job_id not in made.waits or job_id not in started or state.jobs[job_id].array_pending
+
+
+@SLOW
+@given(clusters(), st.data())
+def test_a_plan_takes_only_what_is_free_and_gives_each_start_what_it_asked_for(
+    state: State, data: st.DataObject
+) -> None:
+    memory = PlanMemory()
+    at = NOON
+    for _ in range(4):
+        made = plan(state, at, reachable=everywhere(state), memory=memory)
+        judged(state, made)
+        fresh = plan(copy.deepcopy(state), at, reachable=everywhere(state))
+        assert made == fresh
+        carried_out(state, made, at)
+        at = UnixTime(at + data.draw(st.integers(1, 300)))
+        for job_id in list(state.running):
+            if data.draw(st.booleans()):
+                ended(state, job_id)
+
+
+@SLOW
+@given(clusters())
+def test_nothing_that_fits_at_the_head_is_left_waiting(state: State) -> None:
+    """Work conserving: when a pass is over, the first blocked job of a partition really has no place."""
+    made = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    carried_out(state, made)
+    again = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    assert again.starts == ()
+
+
+@SLOW
+@given(clusters())
+def test_columns_of_numpy_and_plain_lists_give_the_same_plan(state: State) -> None:
+    made = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    large = plan(state, UnixTime(NOON), reachable=everywhere(state), memory=PlanMemory(small=0))
+    assert large == made
+
+
+@SLOW
+@given(clusters(), st.integers(0, 3))
+def test_backfilled_starts_never_delay_the_first_blocked_job(state: State, filled: int) -> None:
+    """The oracle: with all jobs ending at their limits, the promised job finds its place at the promised time, on
+    the cluster with the backfilled jobs still there that outlast it, by plain counting on the promised nodes."""
+    for _ in range(filled):
+        carried_out(state, plan(state, UnixTime(NOON - 30), reachable=everywhere(state)), NOON - 30)
+    made = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    promised = [(job_id, wait) for job_id, wait in made.waits.items() if wait.start_at]
+    carried_out(state, made, NOON)
+    for job_id, wait in sorted(promised, key=lambda one: one[1].start_at)[:1]:
+        later = copy.deepcopy(state)
+        for other in list(later.running):
+            job = later.jobs[other]
+            if job.limit_seconds != UNLIMITED and max(job.started_at + job.limit_seconds, NOON + 1) <= wait.start_at:
+                ended(later, other)
+        job = later.jobs[job_id]
+        assert _finds_a_place(later, job)
+
+
+def _finds_a_place(state: State, job: Job) -> bool:
+    """Tell whether a job alone in the queue starts now (array limits aside)."""
+    for other in list(state.queue):
+        state.queue.discard(other)
+    state.queue.add(replace(job, array_limit=0))
+    state.jobs[job.id] = replace(job, array_limit=0)
+    return bool(plan(state, UnixTime(NOON + 10**6), reachable=everywhere(state)).starts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=5),
+    st.tuples(st.integers(0, 8), st.integers(1, 3), st.integers(0, 2), st.integers(1, 3)),
+    st.booleans(),
+    st.integers(0, 6),
+)
+def test_a_place_is_found_exactly_when_trying_all_sets_of_nodes_finds_one(
+    free: list[tuple[int, int]], shape: tuple[int, int, int, int], by_cpu: bool, by_gpu: int
+) -> None:
+    """The oracle tries every set of nodes and counts tasks on each."""
+    ntasks, nodes, more, cpus = shape
+    state = a_state(len(free), cpus=8, gpus=8, memory_mib=1000)
+    for node, (free_cpus, free_gpus) in enumerate(free):
+        if free_cpus < 8:
+            busy(state, node + 1, node, 8 - free_cpus, gpus=8 - free_gpus)
+    fields: dict[str, object] = {"memory_per_node_mib": 10} if not by_cpu else {"memory_per_cpu_mib": 150}
+    if by_gpu:
+        fields["gpus_per_task"] = (GpuRequest("", by_gpu),)
+    request = Request(nodes_min=nodes, nodes_max=nodes + more, ntasks=ntasks, cpus_per_task=cpus, **fields)  # type: ignore[arg-type]
+    queued(state, a_job(100, request=request))
+    made = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    per_node = []
+    for node in range(len(free)):
+        tasks = int(state.free.cpus[node]) // cpus
+        if by_cpu:
+            tasks = min(tasks, 1000 // 150 // cpus)
+        if by_gpu:
+            tasks = min(tasks, int(state.free.gpu_count[node]) // by_gpu)
+        per_node.append(tasks)
+    wanted = min(nodes, ntasks) if ntasks else nodes
+    possible = any(
+        all(chosen) and (sum(chosen) >= ntasks if ntasks else True)
+        for size in range(wanted, min(nodes + more, ntasks or nodes + more) + 1)
+        for chosen in combinations(per_node, size)
+    )
+    assert bool(made.starts) == possible
+    check_no_oversubscription(state, made.starts)
