@@ -24,15 +24,28 @@ MAX_BODY_BYTES = 32 << 20
 AnswerCall = Callable[[int, int, str, str, bytes], Awaitable[tuple[int, bytes]]]
 """(uid, gid, method, target, body) -> (HTTP status, JSON); never raises for what a caller did."""
 
+AnswerProcess = Callable[[int, int, int, str, str, bytes], Awaitable[tuple[int, bytes]]]
+"""As AnswerCall, with the caller's pid in front."""
+
 _UCRED = struct.Struct("3i")
 
 
 class LocalSocket:
-    """Serves calls on a Unix socket until closed."""
+    """Serves calls on a Unix socket until closed.
 
-    def __init__(self, path: Path, answer: AnswerCall) -> None:
+    Args:
+        path: where it listens.
+        answer: answers each call.
+        answer_process: in place of `answer`, for who has to know the calling process too.
+    """
+
+    def __init__(
+        self, path: Path, answer: AnswerCall | None = None, *, answer_process: AnswerProcess | None = None
+    ) -> None:
+        assert (answer is None) != (answer_process is None)
         self._path = path
         self._answer = answer
+        self._answer_process = answer_process
         self._runner: web.ServerRunner | None = None
 
     async def open(self) -> None:
@@ -65,7 +78,7 @@ class LocalSocket:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            uid, gid = peer_of(request.protocol)
+            pid, uid, gid = peer_of(request.protocol)
             length = request.content_length
             if length is not None and length > MAX_BODY_BYTES:
                 raise errors.TooLarge(f"the request is {length} bytes, more than the {MAX_BODY_BYTES} that are taken")
@@ -76,7 +89,11 @@ class LocalSocket:
             response = web.Response(status=error.http_status, body=refusal_body(error), content_type="application/json")
             response.force_close()
             return response
-        status, answer = await self._answer(uid, gid, request.method, request.raw_path, body)
+        if self._answer_process is not None:
+            status, answer = await self._answer_process(pid, uid, gid, request.method, request.raw_path, body)
+        else:
+            assert self._answer is not None
+            status, answer = await self._answer(uid, gid, request.method, request.raw_path, body)
         return web.Response(status=status, body=answer, content_type="application/json")
 
 
@@ -96,11 +113,16 @@ def refusal_body(error: errors.MusterError) -> bytes:
     return msgspec.json.encode({"error": said})
 
 
-def peer_of(protocol: RequestHandler) -> tuple[int, int]:
-    """Ask the kernel who is on the other side of a Unix socket: (uid, gid)."""
+def peer_of(protocol: RequestHandler) -> tuple[int, int, int]:
+    """Ask the kernel who is on the other side of a Unix socket: (pid, uid, gid)."""
     transport = protocol.transport
     connection = None if transport is None else transport.get_extra_info("socket")
     if connection is None:
         raise errors.Unavailable("the connection is gone")
-    _, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return uid, gid
+    return credentials_of(connection)
+
+
+def credentials_of(connection: socket.socket) -> tuple[int, int, int]:
+    """Give (pid, uid, gid) of the process that connected a Unix socket."""
+    pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return pid, uid, gid

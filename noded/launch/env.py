@@ -28,17 +28,20 @@ def job_environment(launch: Launch, inherited: bytes) -> Environment:
     return environment
 
 
-def task_environment(launch: Launch, shared: Environment, place: int, pid: int = 0) -> Environment:
-    """Give one task's own: `place` is its rank on the node, `pid` what it will run as (0: not known yet)."""
+def task_environment(launch: Launch, shared: Environment, place: int) -> Environment:
+    """Give one task's own, but for SLURM_TASK_PID (see `spawn.start`): `place` is its rank on the node."""
     own = {
         b"SLURM_PROCID": b"%d" % launch["ranks"][place],
         b"SLURM_LOCALID": b"%d" % place,
         b"SLURM_NODEID": b"%d" % launch["node_id"],
         b"SLURM_GTIDS": ",".join(map(str, launch["ranks"])).encode(),
     }
-    if pid:
-        own[b"SLURM_TASK_PID"] = b"%d" % pid
     return {**shared, **own}
+
+
+def step_number(step_id: int) -> str:
+    """Give the text of SLURM_STEP_ID: a batch script has -5."""
+    return "-5" if step_id == BATCH_STEP else str(step_id)
 
 
 def _inherit(entries: bytes) -> Environment:
@@ -111,8 +114,8 @@ def _batch(launch: Launch) -> dict[str, str]:
     found = {
         "ENVIRONMENT": "BATCH",
         "HOSTNAME": launch["node_name"],
-        "SLURM_STEP_ID": "-5",
-        "SLURM_STEPID": "-5",
+        "SLURM_STEP_ID": step_number(BATCH_STEP),
+        "SLURM_STEPID": step_number(BATCH_STEP),
         # Hints for MPI's own launchers, so that mpirun inside a job starts its daemons with srun.
         "HYDRA_BOOTSTRAP": "slurm",
         "I_MPI_HYDRA_BOOTSTRAP": "slurm",

@@ -12,10 +12,10 @@ import ctypes
 import os
 import resource
 import signal
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -40,9 +40,12 @@ class User:
         self._switch = os.geteuid() == 0 and (uid != 0 or gid != os.getegid())
         self.groups: Sequence[int] = os.getgrouplist(name, gid) if self._switch and name else [gid]
 
-    def arguments(self) -> dict[str, object]:
-        """Give subprocess.Popen's arguments for this identity."""
-        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups} if self._switch else {}
+    def become(self) -> None:
+        """Be this user for good."""
+        if self._switch:
+            os.setgroups(self.groups)
+            os.setresgid(self.gid, self.gid, self.gid)
+            os.setresuid(self.uid, self.uid, self.uid)
 
     @contextlib.contextmanager
     def act(self) -> Iterator[None]:
@@ -62,60 +65,6 @@ class User:
             os.setgroups(before)
 
 
-@contextlib.contextmanager
-def inside(cgroup: str) -> Iterator[None]:
-    """Be in the step's cgroup while tasks are started: they are born in it, so none can slip out before it is moved.
-
-    Afterwards this process goes back to `stepds` beside the jobs' folders, so that ending the step spares it.
-    """
-    if not cgroup:
-        yield
-        return
-    os.makedirs(cgroup, exist_ok=True)
-    root = os.path.dirname(os.path.dirname(cgroup))
-    _move_to(cgroup)
-    try:
-        yield
-    finally:
-        _move_to(f"{root}/stepds")
-
-
-def _move_to(cgroup: str) -> None:
-    with open(f"{cgroup}/cgroup.procs", "wb", buffering=0) as file:
-        file.write(b"0")
-
-
-@contextlib.contextmanager
-def soft_limits(wanted: dict[str, int]) -> Iterator[list[str]]:
-    """Have these soft limits while a task is started (it inherits them); give sentences for those that cannot be had.
-
-    Set in the parent and put back: a function run between fork and exec would cost a copy of the address space.
-    """
-    changed: list[tuple[int, tuple[int, int]]] = []
-    refused: list[str] = []
-    for name, value in wanted.items():
-        number = _RLIMITS.get(name)
-        if number is None:
-            continue
-        soft, hard = resource.getrlimit(number)
-        asked = resource.RLIM_INFINITY if value < 0 else value
-        if asked == soft:
-            continue
-        if hard != resource.RLIM_INFINITY and (asked == resource.RLIM_INFINITY or asked > hard):
-            asked = hard
-        try:
-            resource.setrlimit(number, (asked, hard))
-        except (OSError, ValueError) as error:
-            refused.append(f"cannot set RLIMIT_{name.upper()} to {value}: {error}")
-        else:
-            changed.append((number, (soft, hard)))
-    try:
-        yield refused
-    finally:
-        for number, limits in changed:
-            resource.setrlimit(number, limits)
-
-
 def start(
     argv: Sequence[str],
     *,
@@ -126,37 +75,81 @@ def start(
     stderr: int,
     umask: int,
     user: User,
-    terminal: bool = False,
+    rlimits: Mapping[str, int] | None = None,
+    cgroup: str = "",
 ) -> int:
     """Start one task in a session of its own and give its pid; raises OSError as execve(2) does.
 
+    A plain fork, not subprocess: the child puts itself into the step's cgroup before it runs anything of the user's (so
+    nothing can slip out before it is moved), and knows its own pid for the environment. vfork, which subprocess would
+    use, is not to be had together with another identity anyway.
+
     Args:
         argv: program and arguments; a program without a slash is looked up in the environment's PATH.
-        environment: the whole environment.
+        environment: the whole environment; SLURM_TASK_PID is added.
         work_dir: an existing folder.
-        stdin, stdout, stderr: descriptors.
+        stdin, stdout, stderr: descriptors above 2.
         umask: of the task.
         user: its identity.
-        terminal: stdout is a terminal (unbuffered steps); nothing else differs.
+        rlimits: soft limits by lower-case name (-1: unlimited); one over the hard limit becomes the hard limit.
+        cgroup: folder of the step's cgroup, or empty.
     """
     program = _look_up(argv[0], environment, work_dir)
-    process = subprocess.Popen(
-        list(argv),
-        executable=program,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=environment,
-        cwd=work_dir,
-        umask=umask,
-        start_new_session=True,
-        close_fds=True,
-        **user.arguments(),  # type: ignore[call-overload]
-    )
-    pid: int = process.pid
-    # The stepd waits by itself (for orphans too); Popen must not think it still has a child.
-    process.returncode = 0
+    stepd = os.getpid()
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setsid()
+            if cgroup:
+                _write(f"{cgroup}/cgroup.procs", b"0")
+            with contextlib.suppress(OSError):
+                _write("/proc/self/oom_score_adj", b"0")
+            for source, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
+                os.dup2(source, target)
+            _limit(rlimits or {})
+            os.umask(umask)
+            user.become()
+            # After the identity: a change of it would clear this. A task does not outlive who watches over it.
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != stepd:
+                os._exit(1)
+            os.chdir(work_dir)
+            for signo in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(signo, signal.SIG_DFL)
+            environment[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
+            os.execve(program, list(argv), environment)
+        except OSError as error:
+            code = error.errno or 1
+        finally:
+            os.write(writing, b"%d" % code)
+            os._exit(255)
+    os.close(writing)
+    said = os.read(reading, 16)
+    os.close(reading)
+    if said:
+        os.waitpid(pid, 0)
+        raise OSError(int(said), os.strerror(int(said)), program)
     return pid
+
+
+def _limit(wanted: Mapping[str, int]) -> None:
+    for name, value in wanted.items():
+        number = _RLIMITS.get(name)
+        if number is None:
+            continue
+        soft, hard = resource.getrlimit(number)
+        asked = resource.RLIM_INFINITY if value < 0 else value
+        if hard != resource.RLIM_INFINITY and (asked == resource.RLIM_INFINITY or asked > hard):
+            asked = hard
+        if asked != soft:
+            resource.setrlimit(number, (asked, hard))
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:
+        file.write(data)
 
 
 def _look_up(program: str, environment: dict[bytes, bytes], work_dir: str) -> str:

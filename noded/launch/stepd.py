@@ -57,19 +57,20 @@ class Stepd:
         self._message_descriptor = -1
         self._work_dir_message = ""
 
-    def run(self) -> None:
-        """Live from the launch to the result."""
+    def run(self, control: socket.socket) -> None:
+        """Live from the launch to the result; `control` brings the orders."""
         launch = self.launch
         spawn.become_subreaper()
-        os.chdir(self.folder)
-        control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        control.bind("ctl")
-        user = spawn.User(launch["uid"], launch["gid"], launch["user"])
         try:
-            self._start(user)
+            self._start(spawn.User(launch["uid"], launch["gid"], launch["user"]))
         except stdio.CannotOpen as error:
             self.error = str(error)
             self.ended = dict.fromkeys(range(len(launch["ranks"])), _SIGNAL_NO_FILES)
+            # What could be started before is not left to run without the others.
+            self._end("", now=True, at=0)
+        except OSError as error:
+            self.error = f"the step's tasks cannot be started: {error}"
+            self._end("", now=True, at=0)
         self._supervise(control)
         self._finish(control)
 
@@ -82,31 +83,33 @@ class Stepd:
         if launch["get_user_env"]:
             inherited = _login_environment(launch["user"], user) + inherited
         shared = env.job_environment(launch, inherited)
-        with spawn.inside(launch["cgroup"]), spawn.soft_limits(launch["rlimits"]):
-            for place in range(len(launch["ranks"])):
-                files = self._files(user, place)
-                environment = env.task_environment(launch, shared, place)
-                argv = [f"{self.folder}/script", *launch["argv"]] if self.batch else launch["argv"]
-                try:
-                    pid = spawn.start(
-                        argv,
-                        environment=environment,
-                        work_dir=work_dir,
-                        stdin=files.stdin,
-                        stdout=files.stdout,
-                        stderr=files.stderr,
-                        umask=launch["umask"],
-                        user=user,
-                    )
-                except OSError as error:
-                    self._not_started(place, argv[0], error, files.stderr)
-                else:
-                    self.tasks[pid] = place
-                    if self.batch:
-                        self.shell = pid
-                finally:
-                    for descriptor in {files.stdin, files.stdout, files.stderr}:
-                        os.close(descriptor)
+        if launch["cgroup"]:
+            os.makedirs(launch["cgroup"], exist_ok=True)
+        for place in range(len(launch["ranks"])):
+            files = self._files(user, place)
+            argv = [f"{self.folder}/{stepdir.SCRIPT}", *launch["argv"]] if self.batch else launch["argv"]
+            try:
+                pid = spawn.start(
+                    argv,
+                    environment=env.task_environment(launch, shared, place),
+                    work_dir=work_dir,
+                    stdin=files.stdin,
+                    stdout=files.stdout,
+                    stderr=files.stderr,
+                    umask=launch["umask"],
+                    user=user,
+                    rlimits=launch["rlimits"],
+                    cgroup=launch["cgroup"],
+                )
+            except OSError as error:
+                self._not_started(place, argv[0], error, files.stderr)
+            else:
+                self.tasks[pid] = place
+                if self.batch:
+                    self.shell = pid
+            finally:
+                for descriptor in {files.stdin, files.stdout, files.stderr}:
+                    os.close(descriptor)
 
     def _work_dir(self, user: spawn.User) -> str:
         wanted = self.launch["work_dir"]
@@ -221,7 +224,9 @@ class Stepd:
             spawn.send(spawn.members(self.launch["cgroup"]), signo)
 
     def _end(self, why: str, *, now: bool, at: int) -> None:
-        """Begin the kill sequence; a second order only hastens it."""
+        """Begin the kill sequence; a second order only hastens it, or does nothing."""
+        if self.killing and not now:
+            return
         if why and not self.killing:
             what = "JOB" if self.batch else "STEP"
             name = str(self.launch["job_id"])
@@ -292,11 +297,11 @@ class Stepd:
             self._count(usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
 
-def main(folder: str, claimed: int) -> None:
-    """Run the step whose launch lies in `folder`; `claimed` is the locked pid file, held until this process ends."""
+def main(folder: str, control: socket.socket) -> None:
+    """Run the step whose launch lies in `folder`, by the orders that come on `control` (bound to `ctl` there)."""
     launch = stepdir.read(folder, "launch")
     assert launch is not None, f"{folder} holds no launch"
-    Stepd(folder, launch).run()
+    Stepd(folder, launch).run(control)
 
 
 def _timestamp() -> str:

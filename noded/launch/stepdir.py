@@ -2,7 +2,7 @@
 
 `<spool>/steps/<job>.<run>.<step>/` holds
     launch   what is to be run (marshal), written by the agent before anything is started
-    script   the batch script, owned by the user
+    slurm_script   the batch script, owned by the user
     pid      pid of the stepd, which holds a lock on it while it lives
     result   how it ended (marshal), renamed into place; written before anybody is told
     ctl      the stepd's control socket
@@ -21,6 +21,10 @@ from typing import Any
 Key = tuple[int, int, int]
 """(job, run, step)."""
 
+SCRIPT = "slurm_script"
+"""The reference's own name: users know it from `$0`."""
+_LEAVING = ".gone"
+
 
 def name_of(key: Key) -> str:
     """Give the folder's name."""
@@ -36,11 +40,15 @@ def key_of(name: str) -> Key | None:
 
 
 def write(folder: str, name: str, value: Any) -> None:
-    """Write a marshalled value whole or not at all."""
+    """Write a marshalled value whole or not at all, readable by nobody else: environments hold secrets."""
     temporary = f"{folder}/{name}.new"
-    with open(temporary, "wb", buffering=0) as file:
+    with open(temporary, "wb", buffering=0, opener=_private) as file:
         file.write(marshal.dumps(value))
     os.rename(temporary, f"{folder}/{name}")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read(folder: str, name: str) -> Any | None:
@@ -78,7 +86,21 @@ def stepd_of(folder: str) -> tuple[int, bool]:
 
 
 def remove(folder: str) -> None:
-    """Remove the folder and what the agent and the stepd put there."""
-    for entry in os.listdir(folder):
-        os.unlink(f"{folder}/{entry}")
-    os.rmdir(folder)
+    """Remove the folder and what the agent and the stepd put there; one that is not there is no error.
+
+    Renamed first: a folder that is half gone must never look like a step that lost its result.
+    """
+    leaving = folder if folder.endswith(_LEAVING) else folder + _LEAVING
+    try:
+        if leaving != folder:
+            os.rename(folder, leaving)
+        for entry in os.listdir(leaving):
+            os.unlink(f"{leaving}/{entry}")
+        os.rmdir(leaving)
+    except FileNotFoundError:
+        return
+
+
+def is_leaving(name: str) -> bool:
+    """Tell whether a folder of this name is one that an agent was about to remove."""
+    return name.endswith(_LEAVING)

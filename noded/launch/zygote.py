@@ -11,6 +11,7 @@ the agent reads the end of the stream, every step that was begun has its pid on 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import marshal
@@ -39,6 +40,9 @@ def main(agent_descriptor: int, lock_path: str) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    # Memory runs out because of jobs, and should be had back from them; spawn.start undoes this for each task.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"-900")
     buffer = bytearray()
     while True:
         chunk = agent.recv(1 << 16)
@@ -63,11 +67,26 @@ def main(agent_descriptor: int, lock_path: str) -> None:
 
 
 def _fork(folder: str, agent: socket.socket, lock: int) -> int:
-    """Begin the step in `folder` and give its stepd's pid; 0 when it had been begun before."""
+    """Begin the step in `folder` and give its stepd's pid; 0 when it had been begun before, or cannot be begun.
+
+    The control socket is bound here, so that whoever has the pid can give orders: they wait in it for the stepd.
+    """
     if os.path.exists(f"{folder}/pid"):
         return 0
-    pid = os.fork()
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        # By a relative name: those of sockets are short.
+        os.chdir(folder)
+        if os.path.lexists("ctl"):
+            os.unlink("ctl")  # of a zygote that was killed before it could fork
+        control.bind("ctl")
+        pid = os.fork()
+    except OSError as error:
+        print(f"zygote: {folder} cannot be begun: {error}", file=sys.stderr)
+        control.close()
+        return 0
     if pid:
+        control.close()
         return pid
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -76,7 +95,8 @@ def _fork(folder: str, agent: socket.socket, lock: int) -> int:
         claimed = stepdir.claim(folder)
         agent.close()
         os.close(lock)
-        stepd.main(folder, claimed)
+        stepd.main(folder, control)
+        os.close(claimed)
     except BaseException:
         # The agent finds no result and reports the step as lost; what happened goes to the agent's log.
         sys.excepthook(*sys.exc_info())
