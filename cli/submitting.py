@@ -63,8 +63,8 @@ def _not_utf8(request: Mapping[str, Any]) -> str:
     return "the command line"
 
 
-def post(path: str, body: bytes) -> Any:
-    """Submit; a controller that is stopping has taken nothing, so it is asked again while patience lasts."""
+def post(path: str, body: object) -> Any:
+    """Ask for a change; a controller that is stopping has taken nothing, so it is asked again while patience lasts."""
     deadline = time.monotonic() + float(os.environ.get("MUSTER_PATIENCE") or 5)
     while True:
         try:

@@ -1,7 +1,7 @@
 """Routes that change something: submit, cancel, hold, release, requeue, update, and what goes with them.
 
 Whose job it is, `decide` judges with the job at hand (Right.OWNER marks such routes). Where one call names several
-jobs, each has its own outcome (`outcomes`).
+jobs, each has its own outcome (`results`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ctld.core.model import UNLIMITED, Caller
 from ctld.services.cancelling import Cancelling, Signaller
 from ctld.services.door import Call, Right, Route
 from ctld.services.names import NameCache
-from ctld.services.outcomes import Outcome, answer
+from ctld.services.results import Result, answer
 from ctld.services.submission import Submission, script_of
 from ctld.services.waiting import Waiting
 from ctld.store.ports import BlobPort
@@ -147,10 +147,10 @@ class _Jobs:
         return minutes
 
     async def _each(self, selectors: list[Selector], command: Callable[[Selector], Command]) -> dict[str, Any]:
-        outcomes: list[Outcome] = []
+        outcomes: list[Result] = []
         written: Awaitable[int] | None = None
         for one in selectors:
-            outcome = Outcome(selector_text(one.job_id, one.tasks))
+            outcome = Result(selector_text(one.job_id, one.tasks))
             outcomes.append(outcome)
             try:
                 _, last = self._store.post(command(one), at=self._clock.now())

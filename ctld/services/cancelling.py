@@ -19,7 +19,7 @@ from ctld.core.model import Caller, Job, Ranges
 from ctld.core.state import State
 from ctld.services.door import Call
 from ctld.services.names import uid_of
-from ctld.services.outcomes import Outcome, answer
+from ctld.services.results import Result, answer
 from ctld.services.submission import check_cluster
 from ctld.store.store import Store
 from muster import hostlist
@@ -79,17 +79,17 @@ class Cancelling:
         targets = _named(request.ids)
         if not targets and not filters.any:
             raise InvalidInput(slurm_text(2173), "name jobs by id, or by user, state, name, partition", slurm_code=2173)
-        outcomes: list[Outcome] = []
+        outcomes: list[Result] = []
         if filters.any:
             targets = await self._filtered(targets, filters, call.caller, outcomes)
         if call.query.get("list") == "1":
-            return {"jobs": [self._listed(target) for target in targets]}
+            return {"jobs": [one for target in targets if (one := self._listed(target)) is not None]}
         order = _Order(signo, request.batch, request.full)
         outcomes += await self._carry_out(targets, order, call.caller)
         return answer(outcomes, alone=not filters.any)
 
     async def _filtered(
-        self, targets: list[Target], filters: _Filters, caller: Caller, outcomes: list[Outcome]
+        self, targets: list[Target], filters: _Filters, caller: Caller, outcomes: list[Result]
     ) -> list[Target]:
         """Give the targets that pass; without ids, all active jobs that the caller may end and that pass."""
         state = self._store.state
@@ -107,27 +107,31 @@ class Cancelling:
             try:
                 selection = select(state, target.selector.job_id, target.selector.tasks)
             except NotFound as problem:
-                outcomes.append(Outcome(target.text, problem))
+                outcomes.append(Result(target.text, problem))
                 continue
             if filters.passes(selection.any_record):
                 found.append(target)
         return found
 
-    def _listed(self, target: Target) -> dict[str, Any]:
-        job = self._store.state.jobs.get(target.selector.job_id)
-        if job is None:
-            return {"id": target.text, "name": "", "partition": ""}
+    def _listed(self, target: Target) -> dict[str, Any] | None:
+        """Say what a job is that would be meant; None: there is none that has not ended."""
+        try:
+            job = select(self._store.state, target.selector.job_id, target.selector.tasks).any_record
+        except NotFound:
+            return None
+        if job.state > JobState.SUSPENDED:
+            return None
         partition = job.alloc.partition if job.alloc is not None else ",".join(job.spec.partitions)
         return {"id": target.text, "name": job.spec.name, "partition": partition}
 
-    async def _carry_out(self, targets: list[Target], order: _Order, caller: Caller) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    async def _carry_out(self, targets: list[Target], order: _Order, caller: Caller) -> list[Result]:
+        outcomes: list[Result] = []
         written: Awaitable[int] | None = None
-        signals: list[tuple[Outcome, Job, int, str, int]] = []
+        signals: list[tuple[Result, Job, int, str, int]] = []
         for number, target in enumerate(targets, 1):
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-            outcome = Outcome(target.text)
+            outcome = Result(target.text)
             outcomes.append(outcome)
             try:
                 command, sends = _judge(self._store.state, target.selector, order, caller)
@@ -145,7 +149,7 @@ class Cancelling:
                     group.create_task(self._send(*send))
         return outcomes
 
-    async def _send(self, outcome: Outcome, job: Job, signo: int, scope: str, step_id: int) -> None:
+    async def _send(self, outcome: Result, job: Job, signo: int, scope: str, step_id: int) -> None:
         try:
             await self._signaller.signal(job, signo, scope, step_id)
         except MusterError as problem:
@@ -208,15 +212,15 @@ def _judge_step(
         raise refused(2021)
     if selector.step_id == EXTERN_STEP:
         raise refused(2036, "jobs have no extern step here")
+    steps = state.steps.get(job.id, {})
+    if job.state != JobState.PENDING and selector.step_id != BATCH_STEP and selector.step_id not in steps:
+        raise NotFound(slurm_text(2017), f"job {job.id} has no step {step_word(selector.step_id)}", slurm_code=2017)
     if order.signo in (0, _KILL):
         return CancelStep(job.id, selector.step_id, caller), []
     if job.state == JobState.PENDING:
         raise refused(2020, f"job {job.id} does not run yet")
-    if selector.step_id == BATCH_STEP:
-        return None, [(job, order.signo, "batch", 0)]
-    if selector.step_id not in state.steps.get(job.id, {}):
-        raise NotFound(slurm_text(2017), f"job {job.id} has no step {step_word(selector.step_id)}", slurm_code=2017)
-    return None, [(job, order.signo, "step", int(selector.step_id))]
+    scope = "batch" if selector.step_id == BATCH_STEP else "step"
+    return None, [(job, order.signo, scope, 0 if scope == "batch" else int(selector.step_id))]
 
 
 def _owned(state: State, selector: Selector, caller: Caller) -> Selection:
