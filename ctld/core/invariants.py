@@ -14,6 +14,7 @@ from ctld.core.events import (
     JobSubmitted,
     NodeChanged,
     NodeRegistered,
+    NodesReleased,
     StepCreated,
 )
 from ctld.core.free import core_count
@@ -69,8 +70,9 @@ def check_touched(state: State, event: Event) -> None:
     _check_job(state, job)
     if isinstance(event, JobStarted):
         _check_start(state, event, job)
-    for share in job.alloc.shares if job.alloc is not None else ():
-        _check_node(state, share.node)
+    nodes = {share.node for share in job.alloc.shares} if job.alloc is not None else set()
+    for node in nodes.union(event.nodes if isinstance(event, NodesReleased) else ()):
+        _check_node(state, node)
 
 
 # ---- one job

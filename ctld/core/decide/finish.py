@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctld.core.commands import FinishBatch, LoseBatch, ReleaseNode
+from ctld.core.commands import FinishBatch, FinishStep, LoseBatch, ReleaseNode
 from ctld.core.decide.ending import (
     LAUNCH_FAILED_HELD,
     end_by_kill,
@@ -12,11 +12,12 @@ from ctld.core.decide.ending import (
     other_nodes,
     requeue_run,
 )
+from ctld.core.decide.steps import finish_step
 from ctld.core.events import Event, NodesReleased
 from ctld.core.model import Job, StepResult
 from ctld.core.record import TERM, aggregate_status, end_of
 from ctld.core.state import State
-from muster.ids import JobId, UnixTime
+from muster.ids import JobId, StepId, UnixTime
 from muster.states import JobState, Reason
 
 
@@ -62,11 +63,27 @@ def lose_batch(state: State, command: LoseBatch, at: UnixTime) -> list[Event]:
 
 
 def release_node(state: State, command: ReleaseNode, at: UnixTime) -> list[Event]:
-    """Free what an ended run had on a node."""
+    """Free what an ended run had on a node.
+
+    A run that was ordered to end and of which its node has nothing (its launch never arrived) ends by that.
+    """
     job = state.jobs.get(command.job_id)
     if job is None:
         return []
+    if _runs(job, command.run):
+        return _never_arrived(state, job, command, at) if job.kill is not None else []
     return _released(job, command.run, command.node, at)
+
+
+def _never_arrived(state: State, job: Job, command: ReleaseNode, at: UnixTime) -> list[Event]:
+    # An agent reports the ends that it knows before it says that nothing is left: here there was none.
+    assert job.alloc is not None, "a run has nodes"
+    if job.spec.batch:
+        if command.node != job.alloc.shares[0].node:
+            return []
+        return [end_by_kill(state, job, at, status=TERM, completing=other_nodes(job, command.node))]
+    result = StepResult(node=command.node, ended_at=at, error="the node has nothing of this step")
+    return finish_step(state, FinishStep(job.id, command.run, StepId(0), result), at)
 
 
 def completing_run(job: Job) -> int:

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.core.commands import Cancel, FinishBatch, LoseBatch, ReleaseNode, Requeue, UpdateJob
+from ctld.core.commands import (
+    Cancel,
+    CreateStep,
+    FinishBatch,
+    LoseBatch,
+    ReleaseNode,
+    Requeue,
+    StepRequest,
+    Tick,
+    UpdateJob,
+)
 from ctld.core.events import JobFinished, JobRequeued, NodesReleased
 from ctld.core.model import StepResult
 from muster.ids import BATCH_STEP, JobId, UnixTime
@@ -136,3 +146,27 @@ def test_who_waits_for_the_end_is_told_with_it(stage: Stage) -> None:
     assert child not in stage.state.queue
     finished(stage, first, a_result(0, 0))
     assert child in stage.state.queue
+
+
+def test_a_cancelled_run_that_its_node_never_got_ends(stage: Stage) -> None:
+    job_id = stage.running(a_share(0), a_share(1), nodes_min=2)
+    assert not stage.do(ReleaseNode(JobId(job_id), 0, 0))
+    stage.do(Cancel(JobId(job_id), USER))
+    assert not stage.do(ReleaseNode(JobId(job_id), 0, 1))
+    stage.do(ReleaseNode(JobId(job_id), 0, 0))
+    assert (stage.job(job_id).state, stage.job(job_id).completing) == (JobState.CANCELLED, (1,))
+
+
+def test_a_cancelled_allocation_ends_when_no_node_has_its_step(stage: Stage) -> None:
+    job_id = stage.running(batch=False)
+    stage.do(CreateStep(JobId(job_id), USER, StepRequest(name="s", argv=("x",))))
+    stage.do(Cancel(JobId(job_id), USER))
+    stage.do(ReleaseNode(JobId(job_id), 0, 0))
+    assert stage.job(job_id).state == JobState.CANCELLED
+
+
+def test_a_cancelled_allocation_without_a_step_ends_with_the_next_tick(stage: Stage) -> None:
+    job_id = stage.running(batch=False)
+    stage.do(Cancel(JobId(job_id), USER))
+    stage.do(Tick())
+    assert stage.job(job_id).state == JobState.CANCELLED
