@@ -88,7 +88,7 @@ class Controller:
             views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
         )
         door.add(past.routes())
-        door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.connected)))
+        door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.away_since is None)))
 
         server = rpc.server()
         nodes = NodesService(store, links, dispatcher, opened.blobs.get, self._clock)
