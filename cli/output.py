@@ -26,13 +26,15 @@ WIDTH_OF_NAMES = 20
 class Column:
     """One column: what it shows, how wide (0: as wide as needed), which way, and the text behind it."""
 
-    __slots__ = ("field", "header", "kind", "right", "suffix", "width")
+    __slots__ = ("field", "grows", "header", "kind", "right", "suffix", "width")
 
     def __init__(self, source: Source, width: int = 0, right: bool = False, suffix: str = "") -> None:
         self.header, self.field, self.kind = source
         self.width = width
         self.right = right
         self.suffix = suffix
+        self.grows = False
+        """The width is at least this, and grows with the values."""
 
     @property
     def template(self) -> str:
@@ -163,6 +165,14 @@ def _constant(text: str) -> Callable[[Columns], Columns]:
     return lambda values: [text] * len(values)
 
 
+def _user(uid: int | None) -> str:
+    if uid is None:
+        return "Unknown"
+    from cli.base import user_name
+
+    return user_name(uid)
+
+
 def _duration(seconds: int | None) -> str:
     return format_duration_short(None if seconds is None or seconds == -1 else seconds)
 
@@ -176,19 +186,23 @@ KINDS: dict[str, Callable[[Columns], Columns]] = {
     "plain": _or(""),
     "na": _or("N/A"),
     "lower_na": _or("n/a"),
-    "star": _or("*"),
     "time": _each(lambda when: format_time_point(when, unset="N/A")),
     "duration": _each(_duration),
     "left": _each(_left),
     "memory": _each(lambda mib: format_memory_mib(mib or 0)),
     "memory_m": _each(lambda mib: format_memory_mib(mib or 0, noconvert=True)),
-    "yes": _each(lambda flag: "Yes" if flag else "No"),
-    "or_na": _each(lambda number: str(number) if number else "N/A"),
     "priority": _each(lambda number: f"{number / 4294967296:16.14f}"),
-    "seconds": _each(str),
+    "none": _or("none"),
+    "state": _each(lambda word: word.lower() if word else "n/a"),
+    "time_unknown": _each(lambda when: format_time_point(when, unset="Unknown")),
+    "user": _each(_user),
+    "user_long": _each(lambda uid: "Unknown" if uid is None else f"{_user(uid)}({uid})"),
     "=(null)": _constant("(null)"),
     "=N/A": _constant("N/A"),
     "=": _constant(""),
+    "=OFF": _constant("OFF"),
+    "=UNLIMITED": _constant("UNLIMITED"),
+    "=all": _constant("all"),
     "=0": _constant("0"),
     "=No": _constant("No"),
     "=*": _constant("*"),

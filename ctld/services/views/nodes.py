@@ -137,7 +137,7 @@ def sort_number(base: int, flags: int) -> int:
 
 def unusable(base: int, flags: int) -> bool:
     """Tell whether idle CPUs of such a node count as "other"."""
-    return base in (DOWN, UNKNOWN, FUTURE) or bool(flags & (DRAIN | FAIL | INVALID | NO_RESPOND))
+    return base in (DOWN, UNKNOWN, FUTURE) or bool(flags & (DRAIN | FAIL | INVALID))
 
 
 def gres_text(types: tuple[str, ...]) -> str:
