@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from ctld.core.commands import LoseNodes, Tick
 from ctld.loops.dispatch import Dispatcher
@@ -51,7 +50,7 @@ class Deadlines:
         timeout = state.settings.node_timeout_seconds
         if timeout <= 0:
             return ()
-        edge = time.monotonic() - timeout
+        edge = self._links.monotonic() - timeout
         return tuple(
             node.index
             for node in state.nodes

@@ -145,7 +145,7 @@ class Dispatcher:
 
     def overdue(self, seconds: float) -> None:
         """Launch again what was sent over a live stream and not begun for so long (the agent repeats nothing)."""
-        state, now = self._state, time.monotonic()
+        state, now = self._state, self._links.monotonic()
         for link in self._links.up.values():
             for key, sent in tuple(link.launched.items()):
                 if now - sent < seconds:

@@ -24,7 +24,13 @@ _KNOWN_BLOBS = 4096
 class Link:
     """One node's live stream, as the loops see it."""
 
-    def __init__(self, node: int, name: str, read_blob: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self,
+        node: int,
+        name: str,
+        read_blob: Callable[[bytes], bytes],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.node = node
         self.name = name
         self.wake = asyncio.Event()
@@ -32,6 +38,7 @@ class Link:
         self.launched: dict[tuple[int, int, int], float] = {}
         """(job, run, step) of launches sent and not yet begun there -> monotonic time of sending."""
         self._read_blob = read_blob
+        self._monotonic = monotonic
         self._orders = node_pb2.Orders()
         self._sent_blobs: OrderedDict[bytes, None] = OrderedDict()
         self._empty = True
@@ -41,7 +48,7 @@ class Link:
         for blob in (launch.script, launch.environment):
             if blob:
                 self._need(blob)
-        self.launched[launch.job_id, launch.run, launch.step_id] = time.monotonic()
+        self.launched[launch.job_id, launch.run, launch.step_id] = self._monotonic()
         self._orders.launch.append(launch)
         self._ring()
 
@@ -114,10 +121,15 @@ class Pulse:
 class Links:
     """All nodes' links and pulses by node index."""
 
-    started: float = field(default_factory=time.monotonic)
+    monotonic: Callable[[], float] = time.monotonic
+    """What all loops measure silence by; simulations give their own."""
+    started: float = field(init=False)
     up: dict[int, Link] = field(default_factory=dict)
     pulses: dict[int, Pulse] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.started = self.monotonic()
 
     def on_change(self, watcher: Callable[[], None]) -> None:
         """Have `watcher` called when a node comes or goes."""
@@ -129,7 +141,7 @@ class Links:
         if before is not None:
             before.close()
         self.up[link.node] = link
-        self.pulse(link.node).heard = time.monotonic()
+        self.pulse(link.node).heard = self.monotonic()
         self._changed()
 
     def lost(self, link: Link) -> None:
@@ -137,7 +149,7 @@ class Links:
         link.close()
         if self.up.get(link.node) is link:
             del self.up[link.node]
-            self.pulse(link.node).heard = time.monotonic()
+            self.pulse(link.node).heard = self.monotonic()
             self._changed()
 
     def pulse(self, node: int) -> Pulse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from ctld.core.commands import ApplyPlan
 from ctld.core.plan import Plan
@@ -31,10 +32,13 @@ IDLE_SECONDS = 1.0
 class Scheduler:
     """Owns the overlay: the newest plan's reasons and planned starts."""
 
-    def __init__(self, store: Store, links: Links, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, links: Links, clock: Clock, stopwatch: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._store = store
         self._links = links
         self._clock = clock
+        self._stopwatch = stopwatch
         self._memory = PlanMemory()
         self._wake = asyncio.Event()
         self.overlay = Plan(made_at=clock.now())
@@ -60,14 +64,15 @@ class Scheduler:
 
     def cycle(self) -> bool:
         """Make one pass and start what it chose; False when its budget ran out before the end of the queue."""
-        began = time.perf_counter()
+        stopwatch = self._stopwatch
+        began = stopwatch()
         state = self._store.state
         at = self._clock.now()
         made = plan(
             state,
             at,
             reachable=self._links.reachable(len(state.nodes)),
-            spent=lambda: time.perf_counter() - began > BUDGET_SECONDS,
+            spent=lambda: stopwatch() - began > BUDGET_SECONDS,
             memory=self._memory,
         )
         if made.starts:
@@ -75,5 +80,5 @@ class Scheduler:
             self._store.post(ApplyPlan(made), at=at)
         self.overlay = made
         self.passes += 1
-        self.last_seconds = time.perf_counter() - began
+        self.last_seconds = stopwatch() - began
         return made.complete

@@ -14,7 +14,7 @@ from ctld.loops.dispatch import Dispatcher, Known
 from ctld.loops.links import Link, Links
 from ctld.services.door import Door
 from ctld.store.store import Store
-from muster import errors, rpc
+from muster import auth, errors, rpc
 from muster.clock import Clock
 from muster.ids import BATCH_STEP, JobId, StepId
 from muster.v1 import node_pb2, node_pb2_grpc
@@ -46,7 +46,8 @@ class NodesService(node_pb2_grpc.NodesServicer):
         if first is None or first.WhichOneof("body") != "register":
             return
         try:
-            link, registered = await self._register(first.register, context)
+            _check_certificate(first.register.name, rpc.peer(context))
+            link, registered = await self.register(first.register)
         except errors.MusterError as error:
             log.error("a node is refused: %s", error)
             final = isinstance(error, errors.Denied)
@@ -56,17 +57,19 @@ class NodesService(node_pb2_grpc.NodesServicer):
         writing = asyncio.create_task(self._write(link, context))
         try:
             async for message in request_iterator:
-                await self._read(link, message)
+                await self.read(link, message)
         finally:
             # The stream's end is the news: the node is not reachable from this moment on.
             self._links.lost(link)
             writing.cancel()
             log.warning("node %s: its stream ended", link.name)
 
-    async def _register(self, message: node_pb2.Register, context: rpc.Context) -> tuple[Link, node_pb2.Registered]:
-        peer = rpc.peer(context)
-        if peer.role != "compute" or peer.name != message.name:
-            raise errors.Denied(f"the certificate {peer.role}/{peer.name} may not register a node named {message.name}")
+    async def register(self, message: node_pb2.Register) -> tuple[Link, node_pb2.Registered]:
+        """Take a node's word and open its link, with everything on it that is owed to the node.
+
+        Raises:
+            Refused: it speaks another protocol. NotFound: no such node is configured.
+        """
         if message.protocol != PROTOCOL:
             raise errors.Refused(f"node {message.name} speaks protocol {message.protocol}, this controller {PROTOCOL}")
         state = self._store.state
@@ -79,7 +82,7 @@ class NodesService(node_pb2_grpc.NodesServicer):
         while self._store.journal.last_durable < self._store.journal.last_queued:
             await self._store.settled()
         index = state.node_index[message.name]
-        link = Link(index, message.name, self._read_blob)
+        link = Link(index, message.name, self._read_blob, self._links.monotonic)
         pulse = self._links.pulse(index)
         pulse.io_socket = message.io_socket
         pulse.limits_off = tuple(message.limits_off)
@@ -105,9 +108,10 @@ class NodesService(node_pb2_grpc.NodesServicer):
         # A newer stream of this node has taken over: this one ends, and with it the reading side.
         context.cancel()  # type: ignore[attr-defined]
 
-    async def _read(self, link: Link, message: node_pb2.NodeMessage) -> None:
+    async def read(self, link: Link, message: node_pb2.NodeMessage) -> None:
+        """Take one message of a registered node; returns once what it reports is durable."""
         pulse = self._links.pulse(link.node)
-        pulse.heard = time.monotonic()
+        pulse.heard = self._links.monotonic()
         kind = message.WhichOneof("body")
         if kind == "heartbeat":
             pulse.load_x100 = message.heartbeat.load_x100
@@ -159,6 +163,11 @@ class NodesService(node_pb2_grpc.NodesServicer):
         if abs(pulse.skew_ms) > SKEW_WARNING_MS >= abs(before):
             way = "ahead of" if pulse.skew_ms > 0 else "behind"
             log.warning("the clock of node %s is %.1f s %s the controller's", name, abs(pulse.skew_ms) / 1000, way)
+
+
+def _check_certificate(name: str, peer: auth.Peer) -> None:
+    if peer.role != "compute" or peer.name != name:
+        raise errors.Denied(f"the certificate {peer.role}/{peer.name} may not register a node named {name}")
 
 
 class RelayService(node_pb2_grpc.RelayServicer):
