@@ -28,16 +28,19 @@ class Desk:
     def do(self, command: Command) -> list[Event]:
         """Decide a command and apply it."""
         events = decide(self.state, command, self.at)
-        for event in events:
-            apply(self.state, event)
+        self._apply(events)
         return events
 
     def apply(self, events: list[Event]) -> list[Event]:
         """Apply events that were decided, and what follows from them."""
         events = [*events, *dependency.follow(self.state, events, self.at)]
+        self._apply(events)
+        return events
+
+    def _apply(self, events: list[Event]) -> None:
+        assert dependency.follow(self.state, events, self.at) == [], "what follows is said already, and once"
         for event in events:
             apply(self.state, event)
-        return events
 
     def wait(self, seconds: int) -> list[Event]:
         """Let time pass, and give what follows from that for dependencies."""

@@ -345,7 +345,8 @@ class _Follow:
         Only the first one needs a look: it would hold back all others.
         """
         found: list[Job] = []
-        for job in self.outlook.dependants(0):
+        waiting = sorted(self.outlook.dependants(0), key=lambda job: (job.array_job_id or job.id, job.id))
+        for job in waiting:
             if job.spec.uid != changed.spec.uid:
                 continue
             if found and (not job.array_job_id or job.array_job_id != found[0].array_job_id):
@@ -461,8 +462,9 @@ def _judge_array(outlook: Outlook, clause: Clause, at: UnixTime, scan: bool) -> 
 
 
 def _line_is_busy(outlook: Outlook, job: Job) -> bool:
-    """Tell whether another job of the same name and owner runs, or waits with a lower id."""
+    """Tell whether another job of the same name and owner runs, or waits and was submitted before."""
     state = outlook.state
+    place = job.array_job_id or job.id
     for ids in (state.running, state.deferred, state.queue):
         for job_id in ids:
             other = outlook.job(job_id)
@@ -472,7 +474,7 @@ def _line_is_busy(outlook: Outlook, job: Job) -> bool:
                 and other.spec.uid == job.spec.uid
                 and other.state <= _SUSPENDED
                 and other.id != job.id
-                and (other.state != _PENDING or other.id < job.id)
+                and (other.state != _PENDING or (other.array_job_id or other.id) < place)
                 and not (job.array_job_id and other.array_job_id == job.array_job_id)
             ):
                 return True
