@@ -99,7 +99,8 @@ def faults_of(state: State, start: Start) -> list[str]:
     names = {state.nodes[node].spec.name for node in nodes}
     if not set(request.nodelist) <= names or names & set(request.exclude):
         faults.append("nodelist or exclude")
-    if len(nodes) < request.nodes_min or (request.nodes_max and len(nodes) > request.nodes_max):
+    least = min(request.nodes_min, request.ntasks or request.nodes_min)  # No more nodes than tasks.
+    if len(nodes) < least or (request.nodes_max and len(nodes) > request.nodes_max):
         faults.append(f"{len(nodes)} nodes")
     if request.ntasks and sum(share.tasks for share in start.shares) != request.ntasks:
         faults.append("tasks")
@@ -119,7 +120,7 @@ def faults_of(state: State, start: Start) -> list[str]:
         if request.exclusive == "node" and ranges.count(share.cores) != core_count(spec):
             faults.append("not the whole node")
         wanted = sum(one.count for one in request.gpus_per_node)
-        wanted += share.tasks * sum(one.count for one in request.gpus_per_task)
+        wanted = max(wanted, share.tasks * sum(one.count for one in request.gpus_per_task))
         if (gpus < wanted) or (wanted and gpus != wanted and request.exclusive != "node"):
             faults.append("gpus of the node")
         if request.memory_per_node_mib > 0 and share.memory_mib != request.memory_per_node_mib:

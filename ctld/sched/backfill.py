@@ -136,12 +136,14 @@ def earliest(
 def _by_walk(
     demand: Demand, view: View, timeline: Timeline, barred_until: dict[int, int]
 ) -> tuple[int, list[Pick], View] | None:
-    """Walk through the ends once and note when each node becomes ready for an equal share."""
+    """Walk through the ends once and note which nodes become ready for an equal share."""
     then = view.copy()
     cpus, memory, gpus = then.cpus, then.memory, then.gpus
+    any_gpus, typed_gpus = gpus[0], gpus[1:]
     bits = demand.alternatives[0].bits
     ready = {node: 0 for node in fitting_nodes(demand, demand.alternatives[0], then) if node not in barred_until}
-    waiting = set(demand.required) - ready.keys()
+    now = set(ready)
+    waiting = set(demand.required) - now
     nodes = demand.need.nodes
     # Room at once: only cleaning up, or the reservation of another job, stands in the way.
     start = timeline.soonest if len(ready) >= nodes and not waiting else 0
@@ -150,9 +152,14 @@ def _by_walk(
             break
         cpus[node] += row_cpus
         memory[node] += row_memory
-        for column, count in zip(gpus, row_gpus, strict=True):
-            column[node] += count
-        if node not in ready and bits >> node & 1 and barred_until.get(node, 0) <= end and fits_on(demand, then, node):
+        if row_gpus[0]:
+            any_gpus[node] += row_gpus[0]
+            for column, count in zip(typed_gpus, row_gpus[1:], strict=True):
+                column[node] += count
+        if node in ready:
+            if node not in now:
+                ready[node] = end
+        elif bits >> node & 1 and barred_until.get(node, 0) <= end and fits_on(demand, then, node):
             ready[node] = end
             waiting.discard(node)
             if not start and len(ready) >= nodes and not waiting:
@@ -227,7 +234,8 @@ def _search(
 
 
 def _ranked(demand: Demand, ready: dict[int, int]) -> list[Pick]:
-    """Pick `need.nodes` of the nodes that are ready in time; the module says which."""
+    """Pick `need.nodes` of the nodes that are ready in time; the module says which. The values are the last ends on
+    each node, 0 where there is room now."""
     need, weight, kinds = demand.need, demand.fleet.weight, demand.fleet.kinds
     whole = need.whole or all(one[0] >= kind.cpus for one, kind in zip(demand.amounts, kinds, strict=True))
     late = -1 if whole else 1

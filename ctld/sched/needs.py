@@ -108,6 +108,13 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
             per_gpu = 0
     if not tasks and not tasks_each:
         tasks_each = cap or 1
+    if max(tasks, tasks_each) > settings.max_tasks_per_node:
+        if tasks_each > settings.max_tasks_per_node:
+            raise Impossible(
+                Reason.BAD_CONSTRAINTS,
+                f"{tasks_each} tasks a node are asked for, MaxTasksPerNode allows {settings.max_tasks_per_node}",
+            )
+        cap = min(cap or settings.max_tasks_per_node, settings.max_tasks_per_node)
     if tasks:
         if cap:
             nodes = max(nodes, -(-tasks // cap))

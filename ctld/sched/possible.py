@@ -11,7 +11,6 @@ from ctld.sched.features import names
 from ctld.sched.fleet import Kind
 from ctld.sched.memory import PlanMemory
 from ctld.sched.needs import Amount, Impossible
-from ctld.sched.select import choose
 from muster.errors import InvalidInput
 from muster.states import Reason
 
@@ -40,18 +39,16 @@ def could_ever(
     """
     memory = memory or PlanMemory()
     memory.follow_config(state)
-    if isinstance(memory.demand(partition, request), Demand) and not request.constraint:
-        return None
     fleet = memory.fleet
     for name in sorted(names(request.constraint)) if request.constraint.strip() else ():
         if not fleet.has_feature(name):
             raise InvalidInput("Invalid feature specification", f"no node has the feature '{name}'")
+    if isinstance(memory.demand(partition, request), Demand):
+        return None
     try:
         demand = demand_of(fleet, state.settings, partition, request)
     except Impossible as error:
         return Never(error.reason, error.sentence)
-    if choose(demand, fleet.capacity(fleet.future)) is not None:
-        return None
     return _nearest(demand, partition)
 
 
