@@ -135,6 +135,8 @@ class Cluster:
             "ProctrackType=proctrack/linuxproc",
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_Core_Memory",
+            # Without a default a job that asks for no memory gets all of its nodes', and they take one job at a time.
+            f"DefMemPerCPU={max(1, plan.memory_mib // plan.cpus)}",
         ]
         if plan.accounting:
             lines += [
