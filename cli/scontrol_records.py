@@ -1,0 +1,233 @@
+"""The records of `scontrol show`: lines of KEY=VALUE in Slurm's order (query.md 5)."""
+
+from __future__ import annotations
+
+from cli.base import user_name
+from muster.timepoints import format_time_point
+from muster.units import format_duration, format_memory_mib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Record = dict[str, Any]
+
+JOB_FIELDS = (
+    *("account", "allocated_tres", "array_job_id", "array_limit", "array_task", "batch", "batch_host", "command"),
+    *("comment", "cpus", "cpus_per_task", "cpus_per_tres", "dependency", "derived_exit_code", "eligible_at", "end_at"),
+    *("evaluated_at", "exclude", "exclusive", "exit_code", "failed_node", "features", "gid", "gres_detail", "group"),
+    *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
+    *("name", "nice", "node_range", "nodelist", "oversubscribe", "partition", "planned_nodes", "priority", "qos"),
+    *("reason", "requested_nodes", "requested_tres", "requeue", "restarts", "scheduler", "sid", "start_at", "state"),
+    *("std_err_path", "std_in_path", "std_out_path", "submit_host", "submit_line", "submitted_at", "tasks"),
+    *("tasks_per_node", "tmp", "tres_per_job", "tres_per_node", "tres_per_task", "uid", "used", "user", "wckey"),
+    "work_dir",
+)
+NODE_FIELDS = (
+    *("address", "agent_started_at", "allocated_cpus", "allocated_memory", "allocated_tres", "arch", "boards"),
+    *("boot_at", "configured_tres", "cores", "cpus", "features", "free_memory", "gres", "gres_used", "host"),
+    *("last_busy_at", "load", "memory", "name", "os", "owner", "partitions", "port", "reason", "reason_at"),
+    *("reason_uid", "sockets", "state_complete", "threads", "tmp", "version", "weight"),
+)
+PARTITION_FIELDS = (
+    *("allow_accounts", "allow_groups", "allow_qos", "cpus", "default", "default_memory_per_cpu"),
+    *("default_memory_per_node", "default_minutes", "deny_accounts", "deny_qos", "disable_root_jobs", "exclusive"),
+    *("hidden", "max_memory_per_cpu", "max_memory_per_node", "max_minutes", "max_nodes", "min_nodes", "name"),
+    *("node_count", "nodes", "oversubscribe", "priority_job_factor", "priority_tier", "root_only", "state", "tres"),
+)
+STEP_FIELDS = (
+    *("cpus", "id", "id_sort", "is_batch", "limit", "name", "nodelist", "nodes", "partition", "started_at", "state"),
+    *("submit_host", "tasks", "tres", "uid"),
+)
+NULL = "(null)"
+
+
+def job(one: Record, oneliner: bool, details: bool) -> str:
+    """Give the record of a job, with -d its devices and CPUs node by node."""
+    has = one["allocated_tres"] is not None
+    head = f"JobId={one['job_id']}"
+    if one["array_job_id"]:
+        head += f" ArrayJobId={one['array_job_id']} ArrayTaskId={one['array_task']}"
+        if one["array_limit"]:
+            head += f" ArrayTaskThrottle={one['array_limit']}"
+    failed = f" FailedNode={one['failed_node']}" if one["failed_node"] else ""
+    wckey = f" WCKey={one['wckey']}" if one["wckey"] else ""
+    planned = f" SchedNodeList={one['planned_nodes']}" if one["planned_nodes"] else ""
+    lines = [
+        f"{head} JobName={one['name']}",
+        f"UserId={one['user']}({one['uid']}) GroupId={one['group']}({one['gid']}) MCS_label=N/A",
+        f"Priority={one['priority']} Nice={one['nice']} Account={_null(one['account'])} QOS={_null(one['qos'])}{wckey}",
+        f"JobState={one['state']} Reason={'_'.join(one['reason'].split())}{failed}"
+        f" Dependency={_null(one['dependency'])}",
+        f"Requeue={one['requeue']} Restarts={one['restarts']} BatchFlag={one['batch']} Reboot=0"
+        f" ExitCode={one['exit_code']}",
+    ]
+    if details:
+        lines.append(f"DerivedExitCode={one['derived_exit_code']}")
+    lines += [
+        f"RunTime={format_duration(one['used'])} TimeLimit={_limit(one['limit'])} TimeMin=N/A",
+        f"SubmitTime={_time(one['submitted_at'])} EligibleTime={_time(one['eligible_at'])}",
+        f"AccrueTime={_time(one['eligible_at'])}",
+        f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])} Deadline=N/A",
+        f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={_time(one['evaluated_at'])} Scheduler={one['scheduler']}",
+        f"Partition={one['partition']} AllocNode:Sid={_null(one['submit_host'])}:{one['sid']}",
+        f"ReqNodeList={_null(one['requested_nodes'])} ExcNodeList={_null(one['exclude'])}",
+        f"NodeList={one['nodelist']}{planned}",
+    ]
+    if one["batch_host"]:
+        lines.append(f"BatchHost={one['batch_host']}")
+    lines += [
+        f"NumNodes={one['node_range']} NumCPUs={one['cpus']} NumTasks={one['tasks']}"
+        f" CPUs/Task={one['cpus_per_task']} ReqB:S:C:T=0:0:*:*",
+        f"ReqTRES={one['requested_tres']}",
+        f"AllocTRES={_null(one['allocated_tres'])}",
+        f"Socks/Node=* NtasksPerN:B:S:C={one['tasks_per_node']}:0:*:* CoreSpec=*",
+    ]
+    if details and has:
+        lines.append(f"JOB_GRES={_null(one['job_gres'])}")
+        lines += [f"  {line}" for line in one["gres_detail"].split("\n")]
+    lines += [
+        f"MinCPUsNode={one['least_cpus']} MinMemory{one['memory_by']}={format_memory_mib(one['memory'])}"
+        f" MinTmpDiskNode={format_memory_mib(one['tmp'])}",
+        f"Features={_null(one['features'])} DelayBoot=00:00:00",
+        f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous=0 Licenses={NULL}"
+        f" LicensesAlloc={NULL} Network={NULL}",
+        f"Command={_null(one['command'])}",
+        f"SubmitLine={one['submit_line']}",
+        f"WorkDir={one['work_dir']}",
+    ]
+    if one["comment"]:
+        lines.append(f"Comment={one['comment']}")
+    if one["batch"]:
+        lines += [f"StdErr={one['std_err_path']}", f"StdIn={one['std_in_path']}", f"StdOut={one['std_out_path']}"]
+    if one["kill_invalid_depend"]:
+        lines.append("KillOnInvalidDependent=Yes")
+    for key, name in (
+        ("cpus_per_tres", "CpusPerTres"),
+        ("memory_per_tres", "MemPerTres"),
+        ("tres_per_job", "TresPerJob"),
+        ("tres_per_node", "TresPerNode"),
+        ("tres_per_task", "TresPerTask"),
+    ):
+        if one[key]:
+            lines.append(f"{name}={one[key]}")
+    return _record(lines, oneliner)
+
+
+def node(one: Record, oneliner: bool, details: bool) -> str:
+    """Give the record of a node, with -d the devices in use."""
+    load = "N/A" if one["load"] is None else f"{one['load'] / 100:.2f}"
+    free = "N/A" if one["free_memory"] is None else str(one["free_memory"])
+    owner = "N/A" if one["owner"] is None else f"{user_name(one['owner'])}({one['owner']})"
+    port = f"Port={one['port']} " if one["port"] else ""
+    lines = [
+        f"NodeName={one['name']} Arch={one['arch'] or NULL} CoresPerSocket={one['cores']} ",
+        f"CPUAlloc={one['allocated_cpus']} CPUEfctv={one['cpus']} CPUTot={one['cpus']} CPULoad={load}",
+        f"AvailableFeatures={_null(one['features'])}",
+        f"ActiveFeatures={_null(one['features'])}",
+        f"Gres={_null(one['gres'])}",
+    ]
+    if details:
+        lines += ["GresDrain=N/A", f"GresUsed={_null(one['gres_used'])}"]
+    lines += [
+        f"NodeAddr={one['address']} NodeHostName={one['host']} {port}Version={_null(one['version'])}",
+        f"OS={one['os'] or NULL} ",
+        f"RealMemory={one['memory']} AllocMem={one['allocated_memory']} FreeMem={free} Sockets={one['sockets']}"
+        f" Boards={one['boards']}",
+        f"State={one['state_complete']} ThreadsPerCore={one['threads']} TmpDisk={one['tmp']} Weight={one['weight']}"
+        f" Owner={owner} MCS_label=N/A",
+    ]
+    if one["partitions"]:
+        lines.append(f"Partitions={one['partitions']} ")
+    lines += [
+        f"BootTime={_time(one['boot_at'], 'None')} SlurmdStartTime={_time(one['agent_started_at'], 'None')}",
+        f"LastBusyTime={_time(one['last_busy_at'])} ResumeAfterTime=None SuspendTime=INFINITE",
+        f"CfgTRES={one['configured_tres']}",
+        f"AllocTRES={one['allocated_tres']}",
+        "CurrentWatts=0 AveWatts=0",
+    ]
+    if one["reason"]:
+        who = f"[{user_name(one['reason_uid'])}@{_time(one['reason_at'])}]"
+        lines += f"Reason={one['reason']} {who}".split("\n")
+    return _record(lines, oneliner)
+
+
+def partition(one: Record, oneliner: bool) -> str:
+    """Give the record of a partition."""
+    accounts = (
+        f"DenyAccounts={one['deny_accounts']}"
+        if one["deny_accounts"]
+        else f"AllowAccounts={one['allow_accounts'] or 'ALL'}"
+    )
+    qos = f"DenyQos={one['deny_qos']}" if one["deny_qos"] else f"AllowQos={one['allow_qos'] or 'ALL'}"
+    minutes = one["default_minutes"]
+    default = "NONE" if not minutes else "UNLIMITED" if minutes < 0 else format_duration(minutes * 60)
+    most = "UNLIMITED" if one["max_minutes"] < 0 else format_duration(one["max_minutes"] * 60)
+    lines = [
+        f"PartitionName={one['name']}",
+        f"AllowGroups={one['allow_groups'] or 'ALL'} {accounts} {qos}",
+        f"AllocNodes=ALL Default={_yes(one['default'])} QoS=N/A",
+        f"DefaultTime={default} DisableRootJobs={_yes(one['disable_root_jobs'])} Exclusive={one['exclusive']}"
+        f" GraceTime=0 Hidden={_yes(one['hidden'])}",
+        f"MaxNodes={_unlimited(one['max_nodes'])} MaxTime={most} MinNodes={one['min_nodes']} LLN=NO"
+        " MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED",
+        f"Nodes={one['nodes'] or NULL}",
+        f"PriorityJobFactor={one['priority_job_factor']} PriorityTier={one['priority_tier']}"
+        f" RootOnly={_yes(one['root_only'])} ReqResv=NO OverSubscribe={one['oversubscribe']}",
+        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"State={one['state']} TotalCPUs={one['cpus']} TotalNodes={one['node_count']} SelectTypeParameters=NONE",
+        f"JobDefaults={NULL}",
+        f"{_memory('Def', one['default_memory_per_cpu'], one['default_memory_per_node'])}"
+        f" {_memory('Max', one['max_memory_per_cpu'], one['max_memory_per_node'])}",
+        f"TRES={_null(one['tres'])}",
+    ]
+    return _record(lines, oneliner)
+
+
+def step(one: Record, oneliner: bool) -> str:
+    """Give the record of a step."""
+    host = NULL if one["is_batch"] else _null(one["submit_host"])
+    frequency = "CPUFreqReq=Default" + ("" if one["is_batch"] else " Dist=Block")
+    lines = [
+        f"StepId={one['id']} UserId={one['uid']} StartTime={_time(one['started_at'])} TimeLimit={_limit(one['limit'])}",
+        f"State={one['state']} Partition={one['partition']} NodeList={one['nodelist']}",
+        f"Nodes={one['nodes']} CPUs={one['cpus']} Tasks={one['tasks']} Name={one['name']} Network={NULL}",
+        f"TRES={_null(one['tres'])}",
+        f"ResvPorts={NULL}",
+        frequency,
+        f"SrunHost:Pid={host}:0",
+    ]
+    return _record(lines, oneliner)
+
+
+def _record(lines: list[str], oneliner: bool) -> str:
+    if oneliner:
+        return " ".join(line.lstrip(" ") for line in lines).rstrip(" ") + "\n"
+    return "\n   ".join(lines) + "\n\n"
+
+
+def _null(value: Any) -> str:
+    return str(value) if value not in (None, "") else NULL
+
+
+def _time(when: int, unset: str = "Unknown") -> str:
+    return format_time_point(when, unset=unset)
+
+
+def _limit(seconds: int) -> str:
+    return format_duration(None if seconds < 0 else seconds)
+
+
+def _yes(flag: int) -> str:
+    return "YES" if flag else "NO"
+
+
+def _unlimited(number: int) -> str:
+    return "UNLIMITED" if number < 0 else str(number)
+
+
+def _memory(which: str, per_cpu: int, per_node: int) -> str:
+    if per_cpu:
+        return f"{which}MemPerCPU={per_cpu}"
+    return f"{which}MemPerNode={per_node or 'UNLIMITED'}"
+

@@ -1,0 +1,158 @@
+"""A controller's reading side on a local socket, in a thread, and the real commands run against it.
+
+Commands run as their launchers start them: `python -I -S`, nothing of this process but MUSTER_SOCKET and TZ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctld.core.model import Caller
+from ctld.core.plan import Plan
+from ctld.core.state import State
+from ctld.loops.links import Link, Links
+from ctld.services.door import Door
+from ctld.services.views.routes import Context, routes
+from ctld.store.memory import MemoryJournal
+from ctld.store.store import Store
+from muster.ids import UnixTime
+from muster.local_socket import LocalSocket
+from tests.builders import NOON
+
+SOURCE = Path(__file__).resolve().parents[1]
+CONFIG = (("ClusterName", "cluster"), ("MaxArraySize", "1001"), ("SelectType", "select/cons_tres"))
+
+
+@dataclass
+class StandingClock:
+    """A clock that a test moves."""
+
+    at: UnixTime = NOON
+
+    def now(self) -> UnixTime:
+        return self.at
+
+
+@dataclass
+class FixedOverlay:
+    """A scheduler that has planned what the test says."""
+
+    overlay: Plan
+
+
+def links_to(state: State, *, without: Sequence[int] = ()) -> Links:
+    """Give the links of a state with every node reachable but those named."""
+    links = Links()
+    for node in state.nodes:
+        if node.index not in without:
+            link = Link.__new__(Link)
+            link.node = node.index
+            links.up[node.index] = link
+    return links
+
+
+def door_to(state: State, links: Links, *, overlay: Plan | None = None, clock: StandingClock | None = None) -> Door:
+    """Give a door with the reading routes over a state."""
+    clock = clock or StandingClock()
+    planned = FixedOverlay(overlay or Plan(made_at=clock.at))
+    door = Door()
+    door.add(
+        routes(
+            Context(
+                Store(state, MemoryJournal()),
+                planned,
+                links,
+                clock,
+                CONFIG,
+                "26.05.0",
+                host="head",
+                started_at=NOON,
+            )
+        )
+    )
+    return door
+
+
+@dataclass
+class Served:
+    """The served state; `run` runs a command against it."""
+
+    state: State
+    links: Links
+    socket: Path
+    clock: StandingClock
+
+    def run(self, command: str, *argv: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of cli/ as its launcher does."""
+        return run(command, *argv, socket=self.socket, stdin=stdin, **environment)
+
+    def out(self, command: str, *argv: str, **environment: str) -> str:
+        """Run a command that must succeed silently on standard error; give its standard output."""
+        done = self.run(command, *argv, **environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+
+def run(
+    command: str, *argv: str, socket: Path, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of cli/ as its launcher does, with this socket."""
+    start = (
+        f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.{command} import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start, *argv],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"MUSTER_SOCKET": str(socket), "TZ": "UTC", "MUSTER_PATIENCE": "0", **environment},
+    )
+
+
+@contextmanager
+def served(
+    state: State,
+    folder: Path,
+    *,
+    overlay: Plan | None = None,
+    links: Links | None = None,
+    clock: StandingClock | None = None,
+) -> Iterator[Served]:
+    """Serve a state on a socket in `folder` while the block runs."""
+    clock = clock or StandingClock()
+    links = links or links_to(state)
+    door = door_to(state, links, overlay=overlay, clock=clock)
+    path = folder / "sock"
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def answer(uid: int, gid: int, method: str, target: str, body: bytes) -> tuple[int, bytes]:
+        found = await door.answer(Caller(uid=uid, gid=gid), method, target, body)
+        return found.status, found.body
+
+    async def serve() -> None:
+        local = LocalSocket(path, answer)
+        await local.open()
+        ready.set()
+        await stop.wait()
+        await local.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10), "the socket was not opened"
+        yield Served(state, links, path, clock)
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()
