@@ -215,6 +215,10 @@ def _almost_directive(line: str) -> str:
     if not bare.startswith("#") or after[:6].upper() != MAGIC[1:]:
         return ""
     rest = after[6:]
+    blanks = len(bare) - 1 - len(after)
+    if blanks and (after[:6] != MAGIC[1:] or blanks > 1):
+        # A command line shown in a remark, indented or in small letters: "#     sbatch -N2 job.sh".
+        return ""
     # Prose such as "# sbatch reads the lines below" has no option behind the word.
     if not (rest.startswith(":") or rest.lstrip(_BLANKS).startswith("-")):
         return ""

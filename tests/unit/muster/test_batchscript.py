@@ -239,7 +239,16 @@ class TestN03NearMisses:
         )
 
     @pytest.mark.parametrize(
-        "line", ["##SBATCH -t 5", "# sbatch reads the lines below", "# SBATCH", "#", "#SBATC -t", "# -t 5"]
+        "line",
+        [
+            "##SBATCH -t 5",
+            "# sbatch reads the lines below",
+            "# SBATCH",
+            "#",
+            "#SBATC -t",
+            "# -t 5",
+            "#     sbatch -N2 job.sh",
+        ],
     )
     def test_a_plain_remark_is_passed_over_in_silence(self, line: str) -> None:
         found = scan_script("sbatch", f"{SHELL}{line}\n#SBATCH -N1\n", "job.sh")
