@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.cluster import Cluster, Plan, default_folder
+from muster import auth, hostlist
 from muster.errors import MusterError, Unavailable
 from muster.version import VERSION
 
@@ -111,6 +112,23 @@ def doctor(folder: Path | None) -> None:
         if check.cure:
             click.echo(f"      {check.cure}")
     sys.exit(1 if faults else 0)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("nodes", nargs=-1)
+def certificates(folder: Path, nodes: tuple[str, ...]) -> None:
+    """Make a private authority in FOLDER, unless it is there, and certificates for ctld, dbd and the NODES.
+
+    NODES are node names or host lists (gpu[1-8]). Each node's agent needs ca.crt and compute-NAME.crt and .key;
+    ca.key stays where it is.
+    """
+    names = [name for text in nodes for name in hostlist.expand(text)]
+    auth.create_authority(folder)
+    made = [auth.issue(folder, "controller", "ctld"), auth.issue(folder, "accounting", "dbd")]
+    made += [auth.issue(folder, "compute", name) for name in names]
+    for identity in made:
+        click.echo(identity.certificate)
 
 
 def _asked_otherwise() -> bool:
