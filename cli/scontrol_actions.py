@@ -20,13 +20,7 @@ if TYPE_CHECKING:
     Told = Callable[[str, Problem], list[str]]
 
 KEYWORDS = ("hold", "holdu", "release", "requeue", "requeuehold", "shutdown", "uhold", "update", "write")
-"""What `run` carries out."""
-UNSUPPORTED = (
-    "abort", "callerid", "cancel_reboot", "cluster", "create", "delete", "details", "fsdampeningfactor", "notify",
-    "power", "reboot", "resume", "schedloglevel", "script", "setdebug", "setdebugflags", "suspend", "takeover", "token",
-    "top",
-)  # fmt: skip
-"""Keywords of Slurm that `run` refuses by name."""
+"""What `run` carries out; every other keyword it refuses by name."""
 _UNKNOWN_JOB = 2017
 
 
@@ -34,7 +28,7 @@ def run(keyword: str, arguments: list[str], quiet: bool) -> int:
     """Carry out one keyword.
 
     Args:
-        keyword: one of KEYWORDS or UNSUPPORTED, in lower case.
+        keyword: in lower case and in full.
         arguments: the words behind it.
         quiet: -Q; errors show only in the exit code.
 
