@@ -18,17 +18,22 @@ def partitions_for(state: State, names: Sequence[str]) -> list[PartitionSpec]:
         InvalidInput: an unknown name (the hint is Slurm's line `invalid partition specified: <name>` and those
             that exist), or no default.
     """
-    known = sorted(name for name, partition in state.partitions.items() if not partition.hidden)
     if not names:
         for partition in state.partitions.values():
             if partition.default:
                 return [partition]
-        raise invalid(2001, f"choose one with --partition: {', '.join(known[:20])}" if known else "there is none yet")
+        known = _listed(state)
+        raise invalid(2001, f"choose one with --partition: {known}" if known else "there is none yet")
     for name in names:
         if name not in state.partitions:
-            there = f" (there are: {', '.join(known[:20])})" if known else " (there is none yet)"
+            known = _listed(state)
+            there = f" (there are: {known})" if known else " (there is none yet)"
             raise invalid(2000, f"invalid partition specified: {name}{there}")
     return [state.partitions[name] for name in names]
+
+
+def _listed(state: State) -> str:
+    return ", ".join(sorted(name for name, partition in state.partitions.items() if not partition.hidden)[:20])
 
 
 def check_admission(state: State, spec: JobSpec, partitions: Sequence[PartitionSpec], caller: Caller) -> None:

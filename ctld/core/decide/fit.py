@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ctld.core.decide.refusals import invalid
-from ctld.core.features import Choice, choices, names
+from ctld.core.features import choices, names
 from ctld.core.free import core_count, cpus_per_core
 from ctld.core.model import GpuRequest, NodeSpec, PartitionSpec, Request
 from ctld.core.state import State
@@ -20,6 +20,8 @@ CPUS_LINE = "CPU count per node can not be satisfied"
 MEMORY_LINE = "Memory specification can not be satisfied"
 """The lines that Slurm's commands print before the refusal; our hint begins with them."""
 _SHOWN_NAMES = 8
+_QUICK_LOOK = 64
+"""Nodes of a partition that are looked at before anything is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +92,86 @@ def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec
     """Refuse what no partition of these can ever run, whatever else ends.
 
     Node counts beyond a partition are not looked at: those wait (`PartitionNodeLimit`), as an administrator may
-    change the partition.
+    change the partition. Costs microseconds where one of a partition's first nodes fits, else a look at each kind
+    of node.
 
     Raises:
         InvalidInput: `Requested node configuration is not available`, unknown nodes or features, named nodes that
             lie outside of every partition.
     """
+    wanted = floor(request)
     _check_nodes(state, request)
-    alternatives = _alternatives(state, request)
+    allowed = _allowed(state, request)
     problem: InvalidInput | None = None
     for partition in partitions:
-        found = _misfit(state, request, partition, alternatives)
+        if allowed is None and _first_nodes_fit(state, request, partition, wanted):
+            return
+        found = _misfit(state, request, partition, wanted, allowed)
         if found is None:
             return
         problem = problem or found
     if problem is not None:
         raise problem
+
+
+class Inventory:
+    """The nodes as configured, by kind of hardware and by feature, as bitmaps of node indexes."""
+
+    def __init__(self, specs: list[NodeSpec]) -> None:
+        self.specs = specs
+        self.kinds: list[tuple[NodeSpec, int]] = []
+        """(one node of the kind, bitmap of all of them); nodes of the FUTURE are in none."""
+        self.features: dict[str, int] = {}
+        self._partitions: dict[str, tuple[tuple[int, ...], int]] = {}
+        kinds: dict[tuple[object, ...], tuple[NodeSpec, int]] = {}
+        for index, spec in enumerate(specs):
+            if spec.state == "FUTURE":
+                continue
+            key = (
+                spec.cpus,
+                spec.sockets,
+                spec.cores_per_socket,
+                spec.threads_per_core,
+                spec.memory_mib,
+                spec.tmp_mib,
+                spec.gpus,
+            )
+            first, bits = kinds.get(key, (spec, 0))
+            kinds[key] = (first, bits | 1 << index)
+            for name in spec.features:
+                self.features[name] = self.features.get(name, 0) | 1 << index
+        self.kinds = list(kinds.values())
+
+    def bits_of(self, partition: PartitionSpec) -> int:
+        """Give the bitmap of a partition's nodes."""
+        known = self._partitions.get(partition.name)
+        if known is None or known[0] is not partition.nodes:
+            known = self._partitions[partition.name] = (partition.nodes, _bitmap(partition.nodes))
+        return known[1]
+
+
+_LATEST: list[Inventory] = []
+"""The inventory made last. It is used only for the very specs that it was made of, so what is decided does not
+depend on what was asked before."""
+
+
+def inventory(state: State) -> Inventory:
+    """Give the inventory of a state's nodes; made anew when any node was configured anew."""
+    specs = [node.spec for node in state.nodes]
+    if not _LATEST or _LATEST[0].specs != specs:
+        _LATEST[:] = [Inventory(specs)]
+    return _LATEST[0]
+
+
+def _bitmap(indexes: Iterable[int]) -> int:
+    bits = 0
+    for index in indexes:
+        bits |= 1 << index
+    return bits
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
 
 
 def _check_nodes(state: State, request: Request) -> None:
@@ -118,87 +184,94 @@ def _check_nodes(state: State, request: Request) -> None:
         raise invalid(2018, f"{min(both)} stands in both --nodelist and --exclude")
 
 
-def _alternatives(state: State, request: Request) -> tuple[Choice, ...]:
+def _allowed(state: State, request: Request) -> int | None:
+    """Give the bitmap of the nodes that constraint and exclusion leave; None: all."""
+    if not request.constraint and not request.exclude:
+        return None
+    bits = (1 << len(state.nodes)) - 1
+    bits &= ~_bitmap(state.node_index[name] for name in request.exclude)
     if not request.constraint:
-        return ()
-    known: dict[str, int] = {}
-    for node in state.nodes:
-        if node.spec.state != "FUTURE":
-            for name in node.spec.features:
-                known[name] = known.get(name, 0) | 1 << node.index
+        return bits
+    known = inventory(state).features
     try:
         unknown = sorted(names(request.constraint) - known.keys())
         if unknown:
             there = f"; the nodes have {_listed(known)}" if known else "; no node has features"
             raise invalid(2029, f"no node has the feature {unknown[0]}{there}")
-        everything = (1 << len(state.nodes)) - 1
-        return choices(request.constraint, lambda name: known.get(name, 0), everything)
+        fitting = 0
+        for choice in choices(request.constraint, lambda name: known.get(name, 0), bits):
+            fitting |= choice.nodes
     except InvalidInput as error:
         if error.slurm_code:
             raise
         raise invalid(2029, str(error)) from None
+    return bits & fitting
+
+
+def _first_nodes_fit(state: State, request: Request, partition: PartitionSpec, wanted: Floor) -> bool:
+    """Tell whether a look at a few nodes is enough to say yes, as it mostly is."""
+    if request.nodelist or request.gpus or request.nodes_min > _QUICK_LOOK:
+        return False
+    able = 0
+    for index in partition.nodes[:_QUICK_LOOK]:
+        spec = state.nodes[index].spec
+        if spec.state != "FUTURE" and next(shortfalls(spec, wanted), None) is None:
+            able += 1
+            if able >= request.nodes_min:
+                return True
+    return False
 
 
 def _misfit(
-    state: State, request: Request, partition: PartitionSpec, alternatives: tuple[Choice, ...]
+    state: State, request: Request, partition: PartitionSpec, wanted: Floor, allowed: int | None
 ) -> InvalidInput | None:
-    wanted = floor(request)
-    members = set(partition.nodes) if request.nodelist or request.exclude else None
-    excluded = {state.node_index[name] for name in request.exclude}
+    only_one = len(request.nodelist) == 1 and request.nodes_max == 1
+    stock = inventory(state)
+    pool = stock.bits_of(partition)
     for name in request.nodelist:
         index = state.node_index[name]
-        if members is not None and index not in members:
+        if not pool >> index & 1:
             return invalid(2004, f"{name} is not in partition {partition.name}")
-    allowed = 0
-    for choice in alternatives:
-        allowed |= choice.nodes
-    only_one = len(request.nodelist) == 1 and request.nodes_max == 1
-    for name in request.nodelist:
-        spec = state.nodes[state.node_index[name]].spec
-        lacks = [text for _, text in shortfalls(spec, wanted if only_one else floor(request, emptiest=True))]
+        lacking = shortfalls(stock.specs[index], wanted if only_one else floor(request, emptiest=True))
+        lacks = [text for _, text in lacking]
         if lacks:
             return invalid(2014, f"{name} has {', '.join(lacks)}")
-    needed = request.nodes_min if request.nodes_min <= len(partition.nodes) - len(excluded) else 1
+    size = pool.bit_count()
+    if allowed is not None:
+        pool &= allowed
     able = 0
-    total = {one.type: one.count for one in request.gpus}
-    for index in partition.nodes:
-        if index in excluded or (alternatives and not allowed >> index & 1):
-            continue
-        spec = state.nodes[index].spec
-        if spec.state == "FUTURE" or next(shortfalls(spec, wanted), None) is not None:
-            continue
-        able += 1
-        for kind in total:
-            total[kind] -= spec.gpus.count(kind) if kind else len(spec.gpus)
-        if able >= needed and all(count <= 0 for count in total.values()):
-            return None
-    if able >= needed:
-        short = next(kind for kind, count in total.items() if count > 0)
-        asked = next(one.count for one in request.gpus if one.type == short)
-        return invalid(
-            2014,
-            f"all nodes of partition {partition.name} that could serve have {asked - total[short]} "
-            f"{short + ' ' if short else ''}GPUs together, {asked} are asked for",
-        )
-    if able:
-        nodes = "node" if able == 1 else "nodes"
-        return invalid(
-            2014, f"only {able} {nodes} of partition {partition.name} could serve, {request.nodes_min} are asked for"
-        )
-    left = [
-        state.nodes[index].spec
-        for index in partition.nodes
-        if index not in excluded and (not alternatives or allowed >> index & 1)
-    ]
-    left = [spec for spec in left if spec.state != "FUTURE"]
-    if not left:
-        what = f"has the features {request.constraint}" if alternatives else "is left to choose from"
-        return invalid(2014, f"no node of partition {partition.name} {what}")
-    return _explained(partition, wanted, left)
+    total = {one.type: 0 for one in request.gpus}
+    for spec, bits in stock.kinds:
+        count = (bits & pool).bit_count()
+        if count and next(shortfalls(spec, wanted), None) is None:
+            able += count
+            for kind in total:
+                total[kind] += count * (spec.gpus.count(kind) if kind else len(spec.gpus))
+    if able < (request.nodes_min if request.nodes_min <= size else 1):
+        if able:
+            nodes = "node" if able == 1 else "nodes"
+            return invalid(
+                2014,
+                f"only {able} {nodes} of partition {partition.name} could serve, {request.nodes_min} are asked for",
+            )
+        left = [stock.specs[_lowest(bits & pool)] for _, bits in stock.kinds if bits & pool]
+        if not left:
+            what = f"has the features {request.constraint}" if request.constraint else "is left to choose from"
+            return invalid(2014, f"no node of partition {partition.name} {what}")
+        return _explained(partition, wanted, left)
+    for one in request.gpus:
+        if total[one.type] < one.count:
+            kind = f"{one.type} " if one.type else ""
+            return invalid(
+                2014,
+                f"all nodes of partition {partition.name} that could serve have {total[one.type]} {kind}GPUs "
+                f"together, {one.count} are asked for",
+            )
+    return None
 
 
 def _explained(partition: PartitionSpec, wanted: Floor, pool: list[NodeSpec]) -> InvalidInput:
-    """Say what no node of the pool has, and which comes nearest."""
+    """Say what no node of the pool (one for each kind) has, and which comes nearest."""
     for one in wanted.gpus:
         types = sorted({kind for spec in pool for kind in spec.gpus if kind})
         if one.type and one.type not in types:

@@ -53,6 +53,8 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
         reason=Reason.DEPENDENCY_NEVER if never else "",
     )
     submitted = JobSubmitted(at, job)
+    if not clauses:
+        return [submitted]
     return [submitted, *dependency.settled_anew(state, [submitted], job, at)]
 
 
