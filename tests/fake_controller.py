@@ -1,4 +1,4 @@
-"""A controller that only speaks: it takes agents' streams over real gRPC, sends what a test says, keeps what it hears."""
+"""A controller that only speaks: takes agents' streams over real gRPC, sends what a test says, keeps what it hears."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class FakeController(node_pb2_grpc.NodesServicer, node_pb2_grpc.RelayServicer):
         self._streams: dict[str, Any] = {}
         self._server: Any = None
         self._changed = asyncio.Condition()
+        self._writing = asyncio.Lock()
 
     async def open(self, port: int = 0) -> None:
         """Listen on loopback, on the same port when opened again."""
@@ -83,7 +84,7 @@ class FakeController(node_pb2_grpc.NodesServicer, node_pb2_grpc.RelayServicer):
             if self._streams.get(first.name) is context:
                 del self._streams[first.name]
 
-    async def Call(self, request: node_pb2.CallRequest, context: rpc.Context) -> node_pb2.CallReply:  # type: ignore[override]
+    async def Call(self, request: node_pb2.CallRequest, context: rpc.Context) -> node_pb2.CallReply:
         """Answer a relayed call with its own path."""
         self.calls.append(request)
         return node_pb2.CallReply(status=200, body=b'{"path":"' + request.path.encode() + b'"}')
@@ -91,7 +92,9 @@ class FakeController(node_pb2_grpc.NodesServicer, node_pb2_grpc.RelayServicer):
     async def order(self, node: str = "n1", **orders: Any) -> None:
         """Send orders to a node that is (or will be) connected."""
         await self.until(lambda: node in self._streams)
-        await self._streams[node].write(node_pb2.ControllerMessage(orders=node_pb2.Orders(**orders)))
+        # One write at a time: gRPC takes no more on a stream.
+        async with self._writing:
+            await self._streams[node].write(node_pb2.ControllerMessage(orders=node_pb2.Orders(**orders)))
 
     async def launch(self, *launches: node_pb2.Launch, node: str = "n1") -> None:
         """Send launches, with their blobs."""
@@ -154,7 +157,7 @@ class FakeController(node_pb2_grpc.NodesServicer, node_pb2_grpc.RelayServicer):
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
         """Wait until something heard makes the condition true; fails after `seconds`."""
         async with asyncio.timeout(seconds), self._changed:
-            await self._changed.wait_for(condition)  # type: ignore[arg-type]
+            await self._changed.wait_for(condition)
 
     async def result(self, key: Key, seconds: float = 30.0) -> node_pb2.StepEnded:
         """Wait for a step's end and give it."""
