@@ -50,6 +50,7 @@ class Served:
         self.signals = RecordedSignals()
         self.clock = SystemClock()
         self.stopped = threading.Event()
+        self.calls = 0
         self.caller: Caller | None = None
         """Who the kernel's word is replaced by; None: whoever calls, and never an administrator."""
         self.door = Door()
@@ -59,6 +60,7 @@ class Served:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def answer(self, uid: int, gid: int, method: str, target: str, body: bytes) -> tuple[int, bytes]:
+        self.calls += 1
         caller = self.caller or Caller(uid=uid, gid=gid, host="here")
         answer = await self.door.answer(caller, method, target, body)
         return answer.status, answer.body
@@ -163,6 +165,16 @@ def serving(folder: Path, state: State | None = None) -> Iterator[Served]:
         done.set()
         thread.join(20)
     assert not thread.is_alive(), "the controller's thread goes on"
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return once the condition holds."""
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.005)
 
 
 def raw(path: Path, data: bytes, *, half_close: bool = True) -> bytes:
