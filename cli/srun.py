@@ -7,10 +7,10 @@ import os
 import sys
 import time
 
-from cli import base
+from cli import base, submitting
 from cli.srun_io import Node, Outputs, Session
 from cli.srun_report import Ends
-from muster import client, environment, frames, options, options_check, patterns, tinyjson
+from muster import client, environment, frames, options, options_check, patterns
 from muster.errors import MusterError, NotFound, Refused, Unavailable
 
 TYPE_CHECKING = False
@@ -45,13 +45,14 @@ def _run(argv: list[str]) -> int:
     now = int(time.time())
     try:
         given, command = options.parse_argv("srun", argv, now)
-        if any(key in given for key in ("help", "usage", "version")):
-            return base.show_information("srun", given)
+        if any(key in given for key in options.IMMEDIATE_EXITS):
+            return submitting.show_information("srun", given)
         values, warnings = options_check.check(
             "srun", options.merge(options.parse_environment("srun", {}, now), _environment(now), given)
         )
     except options.OptionError as wrong:
-        raise base.Quit(base.verification_exit(wrong.exit_code, wrong.is_verification), *wrong.lines) from None
+        code = submitting.error_exit("srun") if wrong.is_verification else wrong.exit_code
+        raise base.Quit(code, *wrong.lines) from None
     for warning in warnings:
         base.say(f"srun: warning: {warning}")
     if not command:
@@ -109,6 +110,7 @@ class Srun:
         request = {key: self.values[key] for key in _JOB_KEYS if self.values.get(key) is not None}
         request["job_name"] = self.values.get("job_name") or os.path.basename(self.command[0])
         request["batch"] = False
+        request["echo"] = environment.echoed(self.values)
         request["work_dir"] = os.getcwd()
         request["submit_line"] = " ".join(["srun", *self.argv])
         request["submit_host"] = os.uname().nodename
@@ -118,7 +120,7 @@ class Srun:
             return self._test_only(request)
         immediate = self.values.get("immediate")
         try:
-            answer = client.call("POST", "/v1/jobs", request)
+            answer = submitting.post("/v1/jobs", request)
         except MusterError as refused:
             raise _unable(refused) from None
         self.job_id = int(answer["job_id"])
@@ -130,7 +132,7 @@ class Srun:
             found = client.call("POST", "/v1/jobs", {**request, "test_only": True})
         except MusterError as refused:
             raise base.Quit(1, f"allocation failure: {refused.sentence}") from None
-        base.say(base.test_only_line("srun", found))
+        base.say(submitting.estimate_line("srun", found))
         return 0
 
     def _await_start(self, immediate: float | None) -> int | None:
@@ -242,6 +244,8 @@ class Srun:
         variables, _, _, warnings = environment.exported(os.environ, self.values.get("export"), "srun")
         for warning in warnings:
             base.say(f"srun: warning: {warning}")
+        # What is asked of the step is told to its tasks in the variables that repeat options.
+        variables |= environment.echoed(self.values)
         request |= {
             "name": self.values.get("job_name") or os.path.basename(self.command[0]),
             "argv": self.command,
@@ -255,14 +259,10 @@ class Srun:
             "submit_line": " ".join(["srun", *self.argv]),
         }
         self._choose_files(request)
-        entries = b"".join(
-            f"{name}={value}".encode("utf-8", "surrogateescape") + b"\0" for name, value in variables.items()
-        )
-        return self._post_step(request, entries)
+        return self._post_step(request, variables)
 
-    def _post_step(self, request: dict[str, Any], entries: bytes) -> dict[str, Any]:
-        json = tinyjson.dumps(request).encode("utf-8", "surrogateescape")
-        body = b"MSTR1 %d 0 %d\n" % (len(json), len(entries)) + json + entries
+    def _post_step(self, request: dict[str, Any], variables: dict[str, str]) -> dict[str, Any]:
+        body = submitting.frame("srun", request, b"", variables)
         waited = immediate = self.values.get("immediate") is not None and not self.own_job
         told = False
         while True:
@@ -495,10 +495,8 @@ def _wake(_number: int, _frame: object) -> None:
 
 
 def _unable(refused: MusterError) -> base.Quit:
-    lines = [f"srun: error: Unable to allocate resources: {refused.sentence}"]
-    if refused.hint:
-        lines.append(f"srun: {refused.hint}")
-    return base.Quit(1, *lines)
+    lines = submitting.refusal_lines("srun", "srun: error: Unable to allocate resources: ", refused)
+    return base.Quit(submitting.error_exit("srun"), *lines)
 
 
 def _ended_text(job: dict[str, Any]) -> str:
