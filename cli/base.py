@@ -68,8 +68,19 @@ def refused(what: str, problem: MusterError, *, colon: str = " error: ") -> Quit
     return Quit(1, *lines)
 
 
+_silent = False
+
+
+def silence() -> None:
+    """Print nothing on standard error from now on (scontrol -Q); exit codes stay."""
+    global _silent
+    _silent = True
+
+
 def say(line: str) -> None:
     """Print a line on standard error; a closed one is no reason to fail."""
+    if _silent:
+        return
     try:
         _write_all(2, (line + "\n").encode("utf-8", "surrogateescape"))
     except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from cli import base
-from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,12 +120,9 @@ def _main(argv: list[str]) -> int:
         raise base.Quit(
             1, "scontrol: error: the interactive prompt is not supported; name a command, `scontrol --help` lists them"
         )
-    try:
-        return _carry_out(rest[0], rest[1:], options, quiet)
-    except (base.Quit, MusterError) as end:
-        if quiet:
-            return end.code if isinstance(end, base.Quit) else 1
-        raise
+    if quiet:
+        base.silence()
+    return _carry_out(rest[0], rest[1:], options, quiet)
 
 
 def _carry_out(word: str, arguments: list[str], options: dict[str, str | None], quiet: bool) -> int:

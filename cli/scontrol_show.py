@@ -136,13 +136,18 @@ def _hosts(entity: str, text: str | None) -> int:
     """Expand or compress a host list; no daemon is asked."""
     from muster import hostlist
 
-    if entity == "hostnames":
-        text = text or os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST")
+    if text is None:
+        if entity != "hostnames":
+            from cli.scontrol import HELP
+
+            base.write(HELP)
+            raise base.Quit(1, "invalid encode argument")
+        text = os.environ.get("SLURM_NODELIST")
         if not text:
             base.error("scontrol", "host list is empty")
             return 0
-    elif text is None:
-        raise base.Quit(1, "invalid host list")
+    elif not text and entity == "hostnames":
+        return 0
     try:
         if entity == "hostnames":
             made = "\n".join(hostlist.expand(text))
@@ -150,8 +155,11 @@ def _hosts(entity: str, text: str | None) -> int:
             hosts = hostlist.Hostlist.parse(_list_text(text))
             made = str(hosts.sorted() if entity == "hostlistsorted" else hosts)
     except hostlist.HostlistError as problem:
-        lines = [problem.range_message] if problem.range_message else []
-        raise base.Quit(1, *lines, f"Invalid hostlist: {text}") from None
+        if problem.range_message:
+            base.error("scontrol", problem.range_message)
+        base.say(f"Invalid hostlist: {text}")
+        # As in the reference, a list that cannot be expanded is no failure of the command.
+        return 0 if entity == "hostnames" and not problem.fatal else 1
     base.write(made + "\n")
     return 0
 

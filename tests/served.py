@@ -9,7 +9,8 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,14 @@ def links_to(state: State, *, without: Sequence[int] = ()) -> Links:
     return links
 
 
-def door_to(state: State, links: Links, *, overlay: Plan | None = None, clock: StandingClock | None = None) -> Door:
+def door_to(
+    state: State,
+    links: Links,
+    *,
+    overlay: Plan | None = None,
+    clock: StandingClock | None = None,
+    seconds: Callable[[], float] = time.perf_counter,
+) -> Door:
     """Give a door with the reading routes over a state."""
     clock = clock or StandingClock()
     planned = FixedOverlay(overlay or Plan(made_at=clock.at))
@@ -74,6 +82,7 @@ def door_to(state: State, links: Links, *, overlay: Plan | None = None, clock: S
                 "26.05.0",
                 host="head",
                 started_at=NOON,
+                seconds=seconds,
             )
         )
     )

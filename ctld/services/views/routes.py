@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ctld.loops.links import Links
 
 SLICE_SECONDS = 0.0015
-"""Work of one turn of the loop on a listing; the clock is looked at every `_LOOK_EVERY` records."""
-_LOOK_EVERY = 32
+"""Work of one turn of the loop on a listing; the clock is looked at every `LOOK_EVERY` records."""
+LOOK_EVERY = 32
 MAX_FIELDS = 128
 MAX_BODY_BYTES = 1 << 20
 
@@ -73,6 +73,8 @@ class Context:
     host: str = field(default_factory=lambda: os.uname().nodename.partition(".")[0])
     """What `ping` calls this controller."""
     started_at: UnixTime = field(default_factory=lambda: UnixTime(int(time.time())))
+    seconds: Callable[[], float] = time.perf_counter
+    """The stopwatch that slices are measured by."""
 
 
 def routes(context: Context) -> list[Route]:
@@ -227,16 +229,17 @@ class _Reader:
         """Encode the rows in slices; None stands for a record that was looked at and has no row."""
         parts: list[bytes] = []
         batch: list[Sequence[object]] = []
-        until = time.perf_counter() + SLICE_SECONDS
+        seconds = self._context.seconds
+        until = seconds() + SLICE_SECONDS
         for count, row in enumerate(rows):
             if row is not None:
                 batch.append(row)
-            if count % _LOOK_EVERY == 0 and time.perf_counter() >= until:
+            if count % LOOK_EVERY == 0 and seconds() >= until:
                 if batch:
                     parts.append(_json(batch)[1:-1])
                     batch = []
                 await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_SECONDS
+                until = seconds() + SLICE_SECONDS
         if batch:
             parts.append(_json(batch)[1:-1])
         # Last: what was shown above is durable once this returns.

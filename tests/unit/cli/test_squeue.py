@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def a_cluster() -> State:
     state = a_state(
         8, partitions=(a_partition("gpu", nodes=8, default=True), a_partition("dark", nodes=1, hidden=True))
     )
-    alice = {"user": "alice", "uid": 1000, "group": "users", "gid": 100, "partitions": ("gpu",)}
+    alice: dict[str, Any] = {"user": "alice", "uid": 1000, "group": "users", "gid": 100, "partitions": ("gpu",)}
     for job in (
         a_job(101, spec=a_spec(name="trainarray", array=(5, 9), **alice), priority=50, array_limit=2),
         running(a_job(102, spec=a_spec(name="train2", nodes_min=2, **alice), limit_seconds=1800), (0, 1)),
@@ -116,7 +117,8 @@ def test_the_long_layout_begins_with_the_date(cluster: Served) -> None:
 
 def test_start_shows_what_is_planned_for_pending_jobs(cluster: Served) -> None:
     assert cluster.out("squeue", "--start", "-u", "1001") == (
-        "             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           NODELIST(REASON)\n"
+        "             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           "
+        "NODELIST(REASON)\n"
         "               103       gpu     wide      bob PD 2025-06-15T16:06:40      1 n[5-6]               "
         "(ReqNodeNotAvail, UnavailableNodes:n3)\n"
     )
