@@ -62,11 +62,15 @@ class Given:
 
 
 class Table:
-    """Keys of one kind of line or file, found in any case."""
+    """Keys of one kind of line or file, found in any case.
 
-    def __init__(self, what: str, rows: tuple[Key, ...]) -> None:
+    `records` are words that begin lines of other tables in the same file, for the hint at a misspelt one.
+    """
+
+    def __init__(self, what: str, rows: tuple[Key, ...], *, records: tuple[str, ...] = ()) -> None:
         self.what = what
         self.rows = rows
+        self._records = records
         self._by_lower = {row.name.lower(): row for row in rows}
 
     def find(self, name: str) -> Key | None:
@@ -85,7 +89,9 @@ class Table:
         """
         key = self.find(pair.key)
         if key is None:
-            problems.error(place, f"unrecognized key: {pair.key} {self.what}", nearest(pair.key, self.names()))
+            problems.error(
+                place, f"unrecognized key: {pair.key} {self.what}", nearest(pair.key, (*self.names(), *self._records))
+            )
             return None
         if not pair.value:
             return Given(key, "", None, place)

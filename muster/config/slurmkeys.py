@@ -303,7 +303,9 @@ _OLD = (
 )
 
 GLOBALS = Table(
-    "in slurm.conf", (*_IDENTITY, *_AUTHENTICATION, *_SCHEDULING, *_ACCOUNTING, *_LAUNCH, *_LOGGING, *_POWER, *_OLD)
+    "in slurm.conf",
+    (*_IDENTITY, *_AUTHENTICATION, *_SCHEDULING, *_ACCOUNTING, *_LAUNCH, *_LOGGING, *_POWER, *_OLD),
+    records=("NodeName", "PartitionName", "NodeSet", "DownNodes", "PowerAction", "Include"),
 )
 
 SECRET = ("AccountingStoragePass", "JobCompPass")

@@ -15,6 +15,7 @@ GOOD = {
 }
 
 CASES = [
+    ("slurm.conf", "PartitonName=x", "unrecognized key: PartitonName in slurm.conf (did you mean PartitionName?)"),
     ("slurm.conf", "SlurmdTimout=300", "unrecognized key: SlurmdTimout in slurm.conf (did you mean SlurmdTimeout?)"),
     ("slurm.conf", "SlurmdTimeout", 'Parse error: "SlurmdTimeout" (lines are key=value pairs, blanks between them)'),
     ("slurm.conf", "SlurmdTimeout=", 'SlurmdTimeout has no value (write SlurmdTimeout="" for an empty one)'),
