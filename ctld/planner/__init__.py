@@ -1,1 +1,0 @@
-"""Package ctld.planner of Muster."""
