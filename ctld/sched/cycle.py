@@ -190,6 +190,7 @@ class Pass:
             else:  # The class went on to another job, which may stand behind others.
                 if cursor.key:
                     heappush(line, (tier, cursor.key, place, entry))
+                self._call_next(entry.partition.name)
             if line and spent():
                 self.complete = False
                 return
@@ -265,14 +266,18 @@ class Pass:
         if self.memory.lost(entry):
             assert entry.demand is not None
             self.class_waits[entry.jobs.id] = self.memory.unavailable(entry.demand)
-            if self._behind.get(name):
-                heappush(self._line, heappop(self._behind[name]))
+            self._call_next(name)
             return
         self._blocked.add(name)
         wait = self._reserve(entry, job)
         known = self.waits.get(job.id)
         if known is None or not known.start_at or 0 < wait.start_at < known.start_at:
             self.waits[job.id] = wait
+
+    def _call_next(self, name: str) -> None:
+        """Put the next class that is known to find no place in line: the one before it did not close the partition."""
+        if self._behind.get(name):
+            heappush(self._line, heappop(self._behind[name]))
 
     def _reserve(self, entry: Entry, job: Job) -> Wait:
         """Promise the job the earliest start, and guard it."""

@@ -138,7 +138,8 @@ class Timeline:
         """Give for each node the last end not after `until` (large fleets)."""
         last = np.zeros(self._fleet.size, np.int64)
         high = int(np.searchsorted(self._columns[0], until, "right"))
-        last[self._columns[1, :high]] = self._columns[0, :high]  # In order: the last assignment stays.
+        ends = np.maximum(self._columns[0, :high], self.soonest)
+        last[self._columns[1, :high]] = ends  # In order: the last assignment stays.
         listed: list[int] = last.tolist()
         return listed
 

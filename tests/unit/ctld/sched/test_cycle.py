@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -305,3 +306,21 @@ def test_a_job_without_limit_blocks_for_an_unknown_time() -> None:
     made = planned(queued(state, one_cpu(2)))
     assert made.waits[2].reason is Reason.RESOURCES
     assert made.waits[2].start_at == 0
+
+
+def test_the_promise_goes_to_the_first_that_could_start_when_those_before_it_wait_for_themselves() -> None:
+    state = queued(small(), one_cpu(1, array=(0, 9), array_limit=1, cpus_per_task=8, limit_seconds=60))
+    carried_out(state, planned(state))
+    queued(state, one_cpu(50, priority=7, cpus_per_task=2), one_cpu(51, priority=6, cpus_per_task=3))
+    memory = PlanMemory()
+    for _ in range(2):
+        made = planned(state, memory=memory)
+        assert made.waits[1].reason is Reason.ARRAY_LIMIT
+        assert made.waits[50].start_at == NOON + 60
+        assert 51 not in made.waits
+
+
+def test_the_nodes_that_answer_may_be_told_as_a_column() -> None:
+    state = queued(small(2), one_cpu(1))
+    made = plan(state, NOON, reachable=np.array([False, True]))
+    assert made.starts[0].shares[0].node == 1
