@@ -65,7 +65,6 @@ def requests(draw: st.DrawFn) -> JobRequest:
         "constraint": draw(maybe(st.sampled_from(("a", "a&b", "a|b", "[a|b]", "a*2", "(a|b)&c", "[a*1&b*1]")))),
         "nodelist": draw(maybe(st.sampled_from(("n1", "n[1-2]")))),
         "exclude": draw(maybe(st.sampled_from(("n1", "n2")))),
-        "exclusive": draw(maybe(st.just("node"))),
         "overcommit": draw(maybe(st.just(True))),
     }
     keep = draw(st.sets(st.sampled_from(sorted(fields)), max_size=5))
