@@ -124,12 +124,14 @@ class NoteStopped:
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
     """A node's stream came up. `runs` are the (job_id, run) of which it has anything, running or finished and
-    not yet acknowledged; runs that the state has on this node and that it does not know are ended (NODE_FAIL
-    or requeue) only if the node booted since, else launched again by the dispatcher."""
+    not yet acknowledged; runs that the state has on this node are ended (NODE_FAIL or requeue) if the node
+    booted since, else what the node does not know is launched again by the dispatcher."""
 
     name: str
     facts: NodeFacts
     runs: frozenset[tuple[int, int]] = frozenset()
+    ended_runs: frozenset[tuple[int, int]] = frozenset()
+    """Those of them whose batch script has ended there: their outcome survives a boot, and is yet to be reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,12 @@ class NodesService(node_pb2_grpc.NodesServicer):
         state = self._store.state
         runs = frozenset((run.job_id, run.run) for run in message.runs)
         known: Known = {(run.job_id, run.run, run.step_id): run.running for run in message.runs}
+        ended = frozenset(
+            (run.job_id, run.run) for run in message.runs if run.step_id == BATCH_STEP and not run.running
+        )
         await self._store.commit(
-            RegisterNode(name=message.name, facts=wire.node_facts(message), runs=runs), at=self._clock.now()
+            RegisterNode(name=message.name, facts=wire.node_facts(message), runs=runs, ended_runs=ended),
+            at=self._clock.now(),
         )
         # Nothing may be sent before it is durable; without an await between, all that is owed is.
         while self._store.journal.last_durable < self._store.journal.last_queued:

@@ -98,15 +98,19 @@ def _booted_since(node: Node, facts: NodeFacts) -> bool:
 
 
 def _lost_runs(state: State, index: int, command: RegisterNode, booted: bool) -> list[int]:
-    """Running jobs that the node lost by booting; others that it does not know are launched again."""
-    lost: list[int] = []
-    for job_id in state.node_jobs[index]:
-        job = state.jobs[job_id]
-        if not JobState.PENDING < job.state <= JobState.SUSPENDED or (job_id, job.restarts) in command.runs:
-            continue
-        if booted and command.facts.boot_at > job.started_at:
-            lost.append(job_id)
-    return lost
+    """Running jobs that the node lost by booting; others that it does not know are launched again.
+
+    Only boot times of the node itself are compared: its clock and the controller's may differ by more than a boot
+    takes. Nothing survives a boot but what the disk tells of a script that had ended before.
+    """
+    if not booted:
+        return []
+    return [
+        job_id
+        for job_id in state.node_jobs[index]
+        if JobState.PENDING < state.jobs[job_id].state <= JobState.SUSPENDED
+        and (job_id, state.jobs[job_id].restarts) not in command.ended_runs
+    ]
 
 
 def _judged(state: State, node: Node, facts: NodeFacts, *, rebooted_under_jobs: bool) -> Node:

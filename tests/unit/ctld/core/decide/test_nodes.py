@@ -107,6 +107,23 @@ def test_a_reboot_under_a_job_ends_it_and_an_agents_restart_does_not(stage: Stag
     assert stage.state.nodes[0].reason == "Node unexpectedly rebooted"
 
 
+def test_a_reboot_is_seen_although_the_clock_of_the_controller_is_ahead(stage: Stage) -> None:
+    stage.do(RegisterNode("n1", facts(boot_at=UnixTime(NOON - 5000))))
+    job_id = stage.running()
+    stage.do(RegisterNode("n1", facts(boot_at=UnixTime(NOON - 300))))
+    assert stage.job(job_id).state == JobState.PENDING
+
+
+def test_a_reboot_ends_runs_that_the_disk_remembers_but_for_scripts_that_had_ended(stage: Stage) -> None:
+    stage.do(RegisterNode("n1", facts()))
+    cut_short, ended = stage.running(), stage.running(a_share(0, first_core=1))
+    known = frozenset({(cut_short, 0), (ended, 0)})
+    boot = facts(boot_at=UnixTime(NOON + 50))
+    stage.do(RegisterNode("n1", boot, known, frozenset({(ended, 0)})))
+    assert stage.job(cut_short).state == JobState.PENDING
+    assert stage.job(ended).state == JobState.RUNNING
+
+
 def test_a_registered_node_that_does_not_know_an_ended_run_is_clean_of_it(stage: Stage) -> None:
     job_id = stage.running(a_share(0), a_share(1), nodes_min=2)
     stage.do(FinishBatch(JobId(job_id), 0, a_result(0, 0)))
