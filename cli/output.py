@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WIDTH_OF_NAMES = 20
 """Width of a column of -O that names none."""
+WIDEST = 65536
+"""Widest column; a larger number means this."""
 
 
 class Column:
@@ -67,7 +69,7 @@ def parse_letters(text: str, letters: Mapping[str, Source], wrong: Callable[[str
         place = int(right)
         while place < len(part) and "0" <= part[place] <= "9":
             place += 1
-        width = int(part[right:place] or "0")
+        width = _width(part[right:place])
         letter = part[place : place + 1]
         source = letters.get(letter)
         if source is None:
@@ -96,7 +98,7 @@ def parse_names(text: str, names: Mapping[str, Source], wrong: Callable[[str], N
         place = int(right)
         while place < len(layout) and "0" <= layout[place] <= "9":
             place += 1
-        width = int(layout[right:place] or "0") if colon else WIDTH_OF_NAMES
+        width = _width(layout[right:place]) if colon else WIDTH_OF_NAMES
         columns.append(Column(source, width, right, layout[place:]))
     return columns
 
@@ -131,6 +133,10 @@ def page(
 def wanted(columns: Sequence[Column]) -> list[str]:
     """Give the fields that the columns show, each once."""
     return list(dict.fromkeys(column.field for column in columns if column.field))
+
+
+def _width(digits: str) -> int:
+    return min(int(digits[:9] or "0"), WIDEST)
 
 
 def _template(columns: Sequence[Column]) -> str:

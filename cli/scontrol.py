@@ -55,7 +55,7 @@ KEYWORDS = (
     ("resume", 3, 1, -1),
     ("top", 1, 1, -1),
     ("reconfigure", 3, 0, 0),
-    ("shutdown", 2, 0, 1),
+    ("shutdown", 8, 0, 1),
     ("takeover", 8, 0, 1),
     ("reboot", 3, 1, -1),
     ("cancel_reboot", 3, 1, 1),

@@ -360,6 +360,8 @@ def _sort(rows: list[list[Any]], fields: list[str], order: list[tuple[str, bool]
         values = [row[place] for row in rows]
         if field == "limit":  # -1 is no limit, the longest of all
             values = [value if value >= 0 else 1 << 40 for value in values]
+        elif field == "left":
+            values = [1 << 40 if value is None else value for value in values]
         keys: list[Any] = values
         if len({type(value) for value in values}) > 1:  # what is not set, numbers, texts
             keys = [

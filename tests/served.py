@@ -79,7 +79,7 @@ def door_to(
                 links,
                 clock,
                 CONFIG,
-                "26.05.0",
+                "0.1.0",
                 host="head",
                 started_at=NOON,
                 seconds=seconds,

@@ -87,7 +87,7 @@ class JobView:
 
     def partition(self, job: Job) -> str:
         """Where it runs or ran, else all that it asked for."""
-        return job.alloc.partition if job.alloc is not None else ",".join(job.spec.partitions)
+        return ",".join(partitions_of(job))
 
     def shares(self, job: Job) -> tuple[NodeShare, ...]:
         """Its nodes; none while it is pending, also when an earlier run is still being cleaned up."""
@@ -110,8 +110,10 @@ class JobView:
         return job.state_text or job.reason or Reason.NONE
 
     def start(self, job: Job) -> int:
-        """When it started, or is planned to; 0: not known."""
-        return self.wait(job).start_at if job.state == PENDING else job.started_at
+        """When it started, or is planned to, or may at the earliest; 0: not known."""
+        if job.state != PENDING:
+            return job.started_at
+        return self.wait(job).start_at or (job.begin_at if job.begin_at > self.at else 0)
 
     def end(self, job: Job) -> int:
         """When it ended or will have to; 0: not known."""
@@ -158,8 +160,7 @@ class JobView:
 
     def exclusive(self, job: Job) -> str:
         """NO, NODE or USER."""
-        name = job.alloc.partition if job.alloc is not None else job.spec.partitions[0]
-        mode = exclusive_mode(job.spec.request.exclusive, self.state.partitions.get(name))
+        mode = exclusive_mode(job.spec.request.exclusive, self.state.partitions.get(partitions_of(job)[0]))
         return mode.upper() or "NO"
 
     def oversubscribe(self, job: Job) -> str:
@@ -191,6 +192,11 @@ class JobView:
             node=self.state.nodes[shares[0].node].spec.name if shares else "",
         )
         return patterns.expand(name, values)
+
+
+def partitions_of(job: Job) -> tuple[str, ...]:
+    """Give where a job runs or ran; all that it asked for while it waits, also when an earlier run is cleaned up."""
+    return (job.alloc.partition,) if job.alloc is not None and job.state != PENDING else job.spec.partitions
 
 
 def listed_id(view: JobView, job: Job) -> Value:

@@ -36,6 +36,7 @@ from muster.clock import Clock
 from muster.ids import UnixTime
 from muster.idset import TASK_LIST_BYTES, task_list_bytes
 from muster.slurm_errors import slurm_text
+from muster.version import SLURM_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Context:
     config: Sequence[tuple[str, str]] | Callable[[], Sequence[tuple[str, str]]]
     """Names and values of `show config`, sorted; a function where they may change (reconfigure)."""
     version: str
+    """Muster's own."""
     host: str = field(default_factory=lambda: os.uname().nodename.partition(".")[0])
     """What `ping` calls this controller."""
     started_at: UnixTime = field(default_factory=lambda: UnixTime(int(time.time())))
@@ -185,7 +187,8 @@ class _Reader:
         started = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self._context.started_at))
         pairs.setdefault("BOOT_TIME", started)
         pairs["NEXT_JOB_ID"] = str(self._state.next_job_id)
-        pairs.setdefault("SLURM_VERSION", self._context.version)
+        pairs["MUSTER_VERSION"] = self._context.version
+        pairs["SLURM_VERSION"] = SLURM_VERSION
         ordered = sorted(pairs.items(), key=lambda pair: (pair[0].lower(), pair[0]))
         return await self._one({"host": self._context.host, "pairs": ordered})
 

@@ -10,7 +10,7 @@ from ctld.core import ranges
 from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
 from ctld.core.state import State
-from ctld.services.views.jobs import SUSPENDED, is_current
+from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of
 from muster import errors, hostlist
 from muster.ids import NO_TASK
 from muster.slurm_errors import slurm_text
@@ -99,7 +99,7 @@ class Selection:
         if self._qos is not None and spec.qos not in self._qos:
             return False
         if self._partitions is not None or self._hidden:
-            names = (job.alloc.partition,) if job.alloc is not None else spec.partitions
+            names = partitions_of(job)
             if self._partitions is not None and self._partitions.isdisjoint(names):
                 return False
             if self._hidden and self._hidden.issuperset(names):

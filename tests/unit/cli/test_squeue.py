@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,9 @@ from ctld.core.model import Allocation, Job, NodeShare, Step
 from ctld.core.plan import Plan, Wait
 from ctld.core.state import State
 from muster.ids import JobId, StepId, UnixTime
-from muster.states import COMPLETING, JobState, Reason
+from muster.states import COMPLETING, REQUEUED, JobState, Reason
 from tests.builders import NOON, a_job, a_partition, a_spec, a_state
-from tests.served import Served, StandingClock, run, served
+from tests.served import SOURCE, Served, StandingClock, run, served
 
 HEADER = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
 STATES = (
@@ -294,6 +296,33 @@ def test_the_text_of_array_members_is_cut_as_slurm_cuts_it(tmp_path: Path) -> No
 def test_many_ids_travel_in_the_body_of_the_question(cluster: Served) -> None:
     ids = ",".join(str(number) for number in range(102, 5000))
     assert cluster.out("squeue", "-h", "-tall", "-Si", "-o", "%i", "-j", ids).split() == ["102", "103", "104", "105"]
+
+
+def test_a_requeued_job_waits_again_while_its_old_run_is_cleaned_up(tmp_path: Path) -> None:
+    state = a_state(partitions=(a_partition("main"), a_partition("other", nodes=1)))
+    job = a_job(1, spec=a_spec(partitions=("main", "other")), begin_at=UnixTime(NOON + 120), eligible_at=UnixTime(0))
+    put(state, None, running(job, (0,), state=int(JobState.PENDING), flags=COMPLETING | REQUEUED, completing=(0,)))
+    state.next_job_id = JobId(2)
+    with served(state, tmp_path) as serving:
+        assert serving.out("squeue", "-ho", "%i %P %t %M %R %S") == (
+            "1 main,other CG 0:00 (BeginTime) 2025-06-15T15:08:40\n"
+        )
+        assert serving.out("squeue", "-ho", "%i", "-w", "n1") == "1\n"
+        assert serving.out("squeue", "-ho", "%i", "-w", "n2") == ""
+
+
+def test_iterate_prints_again_until_it_is_ended(cluster: Served) -> None:
+    start = f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.squeue import main; sys.exit(main(sys.argv[1:]))"
+    environment = {"MUSTER_SOCKET": str(cluster.socket), "TZ": "UTC"}
+    command = [sys.executable, "-I", "-S", "-c", start, "-i", "1", "-j", "150"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            lines = [process.stdout.readline() for _ in range(5)]
+        finally:
+            process.terminate()
+    assert [lines[1], lines[2], lines[4]] == [HEADER, "\n", HEADER]
+    assert len(lines[0]) == len(lines[3]) == len("Thu May 01 13:00:00 2026\n")
 
 
 def test_version_and_states_are_told_without_a_controller(tmp_path: Path) -> None:
