@@ -112,15 +112,13 @@ class Served:
     def start(
         self, command: str, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """Begin to run a command."""
+        """Begin to run `cli/COMMAND.py`, or with `scontrol_actions:run` that function with a keyword."""
         module, _, function = command.partition(":")
-        call = f"sys.path[:0] = [{str(SOURCE)!r}]; from cli.{module} import {function or 'main'} as main"
-        run = f"sys.exit(main({'*' if function else ''}sys.argv[1:]))"
-        if function:
-            run = "sys.exit(main(sys.argv[1], sys.argv[2:], False))"
+        call = "run(sys.argv[1], sys.argv[2:], False)" if function else "main(sys.argv[1:])"
+        code = f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.{module} import {function or 'main'}"
         surroundings = {"PATH": os.environ.get("PATH", "/bin:/usr/bin"), "HOME": "/", "MUSTER_SOCKET": str(self.path)}
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"import sys; {call}; {run}", *words],
+            [sys.executable, "-I", "-S", "-c", f"{code}; sys.exit({call})", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
