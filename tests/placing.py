@@ -40,6 +40,8 @@ def running(state: State, job: Job, *shares: NodeShare, partition: str = "main",
     )
     state.jobs[job.id] = job
     state.running[job.id] = None
+    if job.array_job_id:
+        state.array_running[job.array_job_id] = state.array_running.get(job.array_job_id, 0) + 1
     for share in shares:
         state.free.take(share, job.spec.uid, job.spec.request.exclusive)
         state.node_jobs[share.node][job.id] = None
@@ -50,7 +52,9 @@ def ended(state: State, job_id: int) -> None:
     """Let a running job end, with nothing left behind."""
     job = state.jobs.pop(job_id)
     del state.running[job_id]
-    state.by_array.get(job.array_job_id, set()).discard(job_id)
+    if job.array_job_id:
+        state.by_array[job.array_job_id].discard(job_id)
+        state.array_running[job.array_job_id] -= 1
     assert job.alloc is not None
     for share in job.alloc.shares:
         state.free.give(share, job.spec.uid, job.spec.request.exclusive)

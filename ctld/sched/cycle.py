@@ -26,8 +26,8 @@ from ctld.sched.needs import amount, share_vector
 from ctld.sched.place import Scratch
 from ctld.sched.releases import FAR, Row, end_of
 from ctld.sched.select import Pick, choose, fits_on
-from muster.ids import NO_TASK, JobId, UnixTime
-from muster.states import JobState, Reason
+from muster.ids import NO_TASK, UnixTime
+from muster.states import Reason
 
 Item = tuple[int, int, int, Entry]
 """A class's head in line: tier, order key, place of the partition in the job's list (unique with the key), entry."""
@@ -69,10 +69,10 @@ def plan(
 class Cursor:
     """Walks through a class in order, past jobs that cannot start now for reasons of their own."""
 
-    __slots__ = ("_jobs", "_pairs", "_tasks", "_waits", "job", "key", "room", "state", "task")
+    __slots__ = ("_jobs", "_pairs", "_running", "_tasks", "_waits", "job", "key", "room", "task")
 
     def __init__(self, state: State, jobs: JobClass, waits: dict[int, Wait]) -> None:
-        self.state = state
+        self._running = state.array_running
         self._pairs = jobs.pairs()
         self._jobs = state.jobs
         self._waits = waits
@@ -96,7 +96,7 @@ class Cursor:
             self.task, self.room = NO_TASK, -1
             if job.array_pending:
                 if job.array_limit:
-                    self.room = job.array_limit - _running_members(self.state, job)
+                    self.room = job.array_limit - self._running.get(job.array_job_id or job.id, 0)
                     if self.room <= 0:
                         self._waits[job_id] = Wait(Reason.ARRAY_LIMIT)
                         continue
@@ -154,7 +154,7 @@ class Pass:
         for number, jobs in self.state.queue.classes.items():
             key = jobs.head_key
             standing = None
-            for entry in entries_of(jobs):
+            for entry in entries_of(self.state, jobs):
                 if entry.bar is not None:
                     standing = standing or entry.bar
                     continue
@@ -199,7 +199,7 @@ class Pass:
         """Tell whether this pass has found already that jobs of this shape and length have no place."""
         demand = entry.demand
         assert demand is not None  # Entries without a demand have a bar and are not lined up.
-        rank = self.guard.rank(end_of(self.at, entry.jobs.limit_seconds))
+        rank = self.guard.rank(end_of(self.at, entry.limit_seconds))
         return demand.no_fit or self._stuck.get(demand.number, rank + 1) <= rank
 
     def _start(self, entry: Entry, cursor: Cursor) -> bool:
@@ -209,7 +209,7 @@ class Pass:
         if self._is_stuck(entry):
             return False
         uid = job.spec.uid
-        end = end_of(self.at, job.limit_seconds)
+        end = end_of(self.at, entry.limit_seconds)
         rank = self.guard.rank(end)
         view = self.guard.view(rank)
         barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user else 0
@@ -295,8 +295,8 @@ class Pass:
         found = earliest(demand, base, timeline, self._foreign(job.spec.uid))
         if found is None:
             return Wait(Reason.RESOURCES)
-        start, picks, then = found
-        self.guard.add(_reservation(demand, job, start, picks, then))
+        start, picks, _ = found
+        self.guard.add(_reservation(demand, job, found, entry.limit_seconds))
         self._forget_ranks()
         if start >= FAR:
             return Wait(Reason.RESOURCES)
@@ -336,11 +336,12 @@ class Pass:
         return until
 
 
-def _reservation(demand: Demand, job: Job, start: int, picks: list[Pick], then: View) -> Reservation:
-    """Make the reservation of these picks; `then` is what is free at its start."""
+def _reservation(demand: Demand, job: Job, found: tuple[int, list[Pick], View], limit_seconds: int) -> Reservation:
+    """Make the reservation of what `earliest` found."""
+    start, picks, then = found
     need, fleet = demand.need, demand.fleet
-    end = FAR if start >= FAR else end_of(start, job.limit_seconds)
-    reservation = Reservation(JobId(job.id), start, end, [])
+    end = FAR if start >= FAR else end_of(start, limit_seconds)
+    reservation = Reservation(job.id, start, end, [])
     for node, tasks, gpus in picks:
         cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
         if not need.memory_counts:
@@ -352,11 +353,3 @@ def _reservation(demand: Demand, job: Job, start: int, picks: list[Pick], then: 
             *(int(column[node]) - count for column, count in zip(then.gpus, by_column, strict=True)),
         ]
     return reservation
-
-
-def _running_members(state: State, job: Job) -> int:
-    """Count an array's members that run."""
-    members = state.by_array.get(job.array_job_id or job.id, ())
-    if len(members) <= len(state.running):
-        return sum(state.jobs[member].state in (JobState.RUNNING, JobState.SUSPENDED) for member in members)
-    return sum(job_id in members for job_id in state.running)

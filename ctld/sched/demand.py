@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctld.core.features import choices
 from ctld.core.model import GpuRequest, PartitionSpec, Request, Settings
-from ctld.sched.features import choices
 from ctld.sched.fleet import Column, Fleet, Ints, Kind, bitmap, members
 from ctld.sched.needs import Amount, Impossible, Need, alone, amount, derive, share_vector
 from muster.states import Reason

@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.model import Node, PartitionSpec, Request, Settings
 from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State
+from ctld.core.usable import usable
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import SMALL, Fleet, View, bitmap
 from ctld.sched.needs import Impossible
@@ -33,7 +35,7 @@ PRIORITY = Wait(Reason.PRIORITY)
 class Entry:
     """A class in one of its partitions."""
 
-    __slots__ = ("bar", "demand", "jobs", "partition", "place", "tier")
+    __slots__ = ("bar", "demand", "jobs", "limit_seconds", "partition", "place", "tier")
 
     def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
         self.jobs = jobs
@@ -44,6 +46,8 @@ class Entry:
         self.demand = demand
         self.bar = bar
         """Why no job of the class can start here, whatever comes free."""
+        self.limit_seconds = jobs.limit_seconds
+        """Of a run in this partition."""
 
 
 class PlanMemory:
@@ -105,23 +109,18 @@ class PlanMemory:
                 self._forget()
         elif not registration:
             return
-        optional = not state.settings.require_registration
-        self._shut = self.fleet.future | bitmap(
-            index
-            for index, node in enumerate(self._nodes)
-            if node.down or node.drain or node.fail or node.invalid or not (optional or node.facts)
-        )
+        self._shut = bitmap(index for index, node in enumerate(self._nodes) if not usable(state.settings, node))
 
     def _forget(self) -> None:
         self._entries.clear()
         self._demands.clear()
 
-    def entries(self, jobs: JobClass) -> tuple[Entry, ...]:
+    def entries(self, state: State, jobs: JobClass) -> tuple[Entry, ...]:
         """Give a class's entries, one for each of its partitions."""
         found = self._entries.get(jobs.id)
         if found is None:
             found = self._entries[jobs.id] = tuple(
-                self._entry(jobs, place, name) for place, name in enumerate(jobs.partitions)
+                self._entry(state, jobs, place, name) for place, name in enumerate(jobs.partitions)
             )
         return found
 
@@ -131,7 +130,7 @@ class PlanMemory:
             classes = state.queue.classes
             self._entries = {number: found for number, found in self._entries.items() if number in classes}
 
-    def _entry(self, jobs: JobClass, place: int, name: str) -> Entry:
+    def _entry(self, state: State, jobs: JobClass, place: int, name: str) -> Entry:
         partition = self._partitions.get(name)
         if partition is None:
             return Entry(jobs, place, PartitionSpec(name=name, nodes=()), None, Wait(Reason.PARTITION_DOWN))
@@ -139,12 +138,16 @@ class PlanMemory:
             return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_DOWN))
         if partition.state == PartitionState.INACTIVE:
             return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_INACTIVE))
-        if partition.max_minutes >= 0 and not 0 <= jobs.limit_seconds <= partition.max_minutes * 60:
+        # A job that asked for no limit has the default of the partition it starts in; all of a class asked alike.
+        limit = run_limit_seconds(state.jobs[jobs.head], partition)
+        if partition.max_minutes >= 0 and not 0 <= limit <= partition.max_minutes * 60:
             return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_TIME_LIMIT))
         demand = self.demand(partition, jobs.request)
         if isinstance(demand, Wait):
             return Entry(jobs, place, partition, None, demand)
-        return Entry(jobs, place, partition, demand, None)
+        entry = Entry(jobs, place, partition, demand, None)
+        entry.limit_seconds = limit
+        return entry
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:
         """Give the demand of a request in a partition, or why it can never be met there."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ctld.core.features import names
 from ctld.core.model import PartitionSpec, Request
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
-from ctld.sched.features import names
 from ctld.sched.fleet import Kind
 from ctld.sched.memory import PlanMemory
 from ctld.sched.needs import Amount, Impossible

@@ -324,3 +324,13 @@ def test_the_nodes_that_answer_may_be_told_as_a_column() -> None:
     state = queued(small(2), one_cpu(1))
     made = plan(state, NOON, reachable=np.array([False, True]))
     assert made.starts[0].shares[0].node == 1
+
+
+def test_a_job_that_asked_for_no_limit_has_the_default_of_the_partition_it_starts_in() -> None:
+    partitions = (a_partition(nodes=(0,)), a_partition("short", nodes=(1,), max_minutes=30, default_minutes=10))
+    state = small(2, partitions=partitions)
+    busy(state, 1, 0, 8)
+    queued(state, one_cpu(2, partitions=("main", "short")), one_cpu(3, partitions=("short",), time_limit_minutes=-1))
+    made = planned(state)
+    assert [(start.job_id, start.partition) for start in made.starts] == [(2, "short")]
+    assert made.class_waits[state.queue.class_of(3).id].reason is Reason.PARTITION_TIME_LIMIT  # type: ignore[union-attr]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.sched.features import MAX_ALTERNATIVES, Choice, choices, names
+from ctld.core.features import MAX_ALTERNATIVES, Choice, choices, names
 from muster.errors import InvalidInput
 
 ALL = 0b1111
