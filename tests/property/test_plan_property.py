@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ctld.core import ranges
+from ctld.core.commands import ApplyPlan
+from ctld.core.decide.plan import apply_plan
+from ctld.core.events import JobStarted
 from ctld.core.model import UNLIMITED, GpuRequest, Job, Request
 from ctld.core.plan import Plan, Start
 from ctld.core.state import State
@@ -187,6 +190,16 @@ def test_a_job_that_waits_for_resources_first_of_all_really_has_no_place(state: 
     first = next((job_id for job_id, wait in made.waits.items() if wait.reason is Reason.RESOURCES), None)
     carried_out(state, made)
     assert first is None or not made.complete or not _finds_a_place(copy.deepcopy(state), state.jobs[first])
+
+
+@SLOW
+@given(clusters())
+def test_the_writer_accepts_every_start_of_a_plan_of_its_own_state(state: State) -> None:
+    made = plan(state, UnixTime(NOON), reachable=everywhere(state))
+    events = apply_plan(state, ApplyPlan(made), UnixTime(NOON))
+    assert [event.alloc.shares for event in events if isinstance(event, JobStarted)] == [
+        start.shares for start in made.starts
+    ]
 
 
 @SLOW
