@@ -175,8 +175,8 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def raw(path: Path, data: bytes, *, half_close: bool = True) -> bytes:
-    """Send bytes to a socket and give everything that comes back."""
+def raw(path: Path, data: bytes, *, half_close: bool = False) -> bytes:
+    """Send bytes to a socket and give the answer; `half_close` says that no more will come."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -188,16 +188,25 @@ def raw(path: Path, data: bytes, *, half_close: bool = True) -> bytes:
                 connection.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
             pass  # it has answered and closed before the end of what we send
-        parts: list[bytes] = []
-        while True:
+        answer = b""
+        while not _is_whole(answer):
             try:
                 part = connection.recv(1 << 16)
             except ConnectionResetError:
                 break
             if not part:
                 break
-            parts.append(part)
-    return b"".join(parts)
+            answer += part
+    return answer
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    for line in head.split(b"\r\n") if end else ():
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            return len(body) >= int(value)
+    return False
 
 
 def request(method: str, target: str, body: bytes, *headers: str) -> bytes:

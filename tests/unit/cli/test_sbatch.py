@@ -164,6 +164,17 @@ def test_what_is_no_batch_script_is_refused_in_slurms_words(
     assert served.run("sbatch", stdin=text, cwd=tmp_path).lines == done.lines
 
 
+def test_a_script_over_the_bounds_is_refused_in_a_sentence(served: Served, tmp_path: Path) -> None:
+    script(tmp_path, SCRIPT + "#" * (5 << 20))
+    done = served.run("sbatch", "job.sh", cwd=tmp_path)
+    assert done.lines[0] == (
+        "sbatch: error: Batch job submission failed: Pathname of a file, directory or other parameter too long"
+    )
+    script(tmp_path, SCRIPT + "#" * (33 << 20))
+    done = served.run("sbatch", "job.sh", cwd=tmp_path)
+    assert (done.code, "bytes, more than the 33554432 that are taken" in done.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "lines"),
     [
