@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from muster.config.effects import NEUTRAL
 from muster.config.problems import Place, Problems, nearest
 from muster.config.syntax import Pair
 from muster.config.values import READERS
@@ -64,14 +65,30 @@ class Given:
 class Table:
     """Keys of one kind of line or file, found in any case.
 
-    `records` are words that begin lines of other tables in the same file, for the hint at a misspelt one.
+    Args:
+        what: where such keys stand, for messages.
+        rows: the keys.
+        records: words that begin lines of other tables in the same file, for the hint at a misspelt one.
+        acted_on: fields that change something in this release; None: all.
     """
 
-    def __init__(self, what: str, rows: tuple[Key, ...], *, records: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        rows: tuple[Key, ...],
+        *,
+        records: tuple[str, ...] = (),
+        acted_on: frozenset[str] | None = None,
+    ) -> None:
         self.what = what
         self.rows = rows
+        self._acted_on = acted_on
         self._records = records
         self._by_lower = {row.name.lower(): row for row in rows}
+
+    def has_effect(self, key: Key) -> bool:
+        """Whether a key changes something in this release."""
+        return bool(key.field) and (self._acted_on is None or key.field in self._acted_on)
 
     def find(self, name: str) -> Key | None:
         """The row of a key, in any case; an old name gives the row that it stands for."""
@@ -124,7 +141,7 @@ def read_line(table: Table, pairs: tuple[Pair, ...], place: Place, problems: Pro
         if given.key.name in found:
             problems.warning(place, f"{given.key.name} specified more than once, latest value used")
         found[given.key.name] = given
-        if not given.key.field and given.text:
+        if not table.has_effect(given.key) and given.text and given.text.lower() not in NEUTRAL:
             problems.unused(given.key.name, place)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.config import effects
 from muster.config.keys import UNBOUNDED, Key, Table
 from muster.config.slurmkeys import DEBUG_FLAGS, LOG_TIMES, UINT32
 
@@ -55,6 +56,7 @@ NODE = Table(
         _k("GresConf", tier=3),
         _k("TRESWeights", tier=3),
     ),
+    acted_on=effects.NODES,
 )
 
 DOWN_NODES = Table(
@@ -121,6 +123,7 @@ PARTITION = Table(
         *(_k(name, tier=2) for name in ("SuspendTime", "SuspendTimeout", "ResumeTimeout", "PowerDownOnIdle")),
         _k("Topology", "text", "topology", tier=2),
     ),
+    acted_on=effects.PARTITIONS,
 )
 
 POWER_ACTION = Table(
@@ -148,6 +151,7 @@ GRES = Table(
         _k("Links", "text", "links"),
         _k("Flags", "flags", "flags", choices=GRES_FLAGS),
     ),
+    acted_on=effects.NOT_YET,
 )
 
 SWITCH = Table(
@@ -159,6 +163,7 @@ SWITCH = Table(
         # Slurm itself ignores LinkSpeed; it is listed like every key without effect.
         _k("LinkSpeed", tier=3),
     ),
+    acted_on=effects.NOT_YET,
 )
 BLOCK = Table("on a BlockName line", (_k("BlockName", "text", "name"), _k("Nodes", "text", "nodes")))
 RING = Table("on a RingName line", (_k("RingName", "text", "name"), _k("Nodes", "text", "nodes")))
@@ -194,6 +199,7 @@ CGROUP = Table(
         _k("EnableExtraControllers", tier=3),
         *(_k(name, tier=3) for name in CGROUP_OBSOLETE),
     ),
+    acted_on=effects.NOT_YET,
 )
 
 PURGED = ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage", "JobScript", "JobEnv")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from muster.config import effects
 from muster.config.keys import Given, field_values
 from muster.config.optionlists import BOUNDS, mistakes
 from muster.config.problems import Place, Problems
@@ -46,8 +47,8 @@ class Globals:
         if given is None:
             return
         name = given.key.name
-        plain = not given.key.field and name not in OLD_CONTROLLERS
-        if plain and given.text and given.text.rpartition("/")[2].lower() != "none":
+        acted_on = given.key.field in effects.GLOBALS or name in OLD_CONTROLLERS
+        if not acted_on and given.text and given.text.rpartition("/")[2].lower() not in effects.NEUTRAL:
             self._problems.unused(name, place)
         if name in self._several:
             if given.text:

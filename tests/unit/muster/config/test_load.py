@@ -106,10 +106,14 @@ def test_the_site_has_its_global_values(site: ClusterConfig) -> None:
 
 def test_the_site_is_told_what_changes_nothing(site: ClusterConfig) -> None:
     keys = {key for key, _, _ in site.without_effect}
-    assert keys == {
+    assert keys >= {
         "SlurmdUser", "AuthType", "CredType", "AuthAltTypes", "AuthAltParameters", "SlurmctldPidFile",
         "SlurmdPidFile", "LinkSpeed", "CgroupAutomount",
     }  # fmt: skip
+    # Read and checked, but not acted on yet, in global, node and partition lines.
+    assert keys >= {"PriorityWeightFairshare", "PreemptType", "TRESBillingWeights"}
+    main = {key for key, file, _ in site.without_effect if file.endswith("slurm.conf")}
+    assert main.isdisjoint({"ClusterName", "NodeName", "PartitionName", "MaxTime", "KillWait", "Gres"})
     assert [warning.rpartition("/")[2] for warning in site.warnings] == [
         "slurm.conf:46: FastSchedule is obsolete and ignored",
         "slurm.conf:47: CacheGroups is obsolete and ignored",
@@ -129,7 +133,8 @@ def test_the_site_has_its_accounting_daemon() -> None:
 
 def test_the_examples_load_without_a_word() -> None:
     config = load(ROOT / "etc", {})
-    assert (config.warnings, config.without_effect, len(config.nodes)) == ((), (), 20)
+    assert (config.warnings, len(config.nodes)) == ((), 20)
+    assert {Path(file).name for _, file, _ in config.without_effect} == {"gres.conf", "cgroup.conf"}
     assert (config.max_array_size, config.max_job_count) == (4000001, 2000000)
     assert (config.gres.autodetect, config.cgroup.constrain_devices) == ("nvml", True)
     accounting = load_dbd(ROOT / "etc", {})

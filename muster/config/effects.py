@@ -1,0 +1,37 @@
+"""Which keys change something in this release, by the fields that they set.
+
+A key that is read and checked but not yet acted on is listed by `muster doctor` and in the controller's log, so that
+nobody believes a limit or a priority to hold that does not. A field is added here by the change that acts on it.
+"""
+
+from __future__ import annotations
+
+_GLOBALS = """
+cluster_name controllers slurmctld_addr controller_ports state_dir slurmd_timeout_seconds auth_info
+disable_root_jobs scheduler_parameters select_type select_type_parameters over_time_limit_minutes
+enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib gres_types
+first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
+max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
+accounting_storage_type accounting_storage_host accounting_storage_port job_file_append return_to_service
+controller_log_level spool_dir slurmd_port proctrack_type
+"""
+_NODES = """
+names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_socket threads_per_core real_memory_mib
+tmp_disk_mib weight features gres state reason
+"""
+_PARTITIONS = """
+names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier priority_job_factor
+allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
+def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
+"""
+
+GLOBALS = frozenset(_GLOBALS.split())
+"""Fields of global keys. Spool, port and process tracking are what `muster up` gives the agents that it starts."""
+NODES = frozenset(_NODES.split())
+"""Fields of NodeName lines."""
+PARTITIONS = frozenset(_PARTITIONS.split())
+"""Fields of PartitionName lines."""
+NOT_YET: frozenset[str] = frozenset()
+"""Of files that are read and checked only: gres.conf, cgroup.conf, topology.conf."""
+NEUTRAL = frozenset(("no", "none", "off", "0", "normal", "basic", "flat", "builtin", "infinite", "unlimited"))
+"""Values that ask for nothing beyond what happens anyway."""
