@@ -57,6 +57,9 @@ def update(state: State, command: UpdateJob, at: UnixTime) -> list[Event]:
             events += dependency.settled_anew(state, events, job, at)
     if not accepted:
         raise problems[0]
+    if command.dependency is not None:
+        # `decide` leaves the following to us then; a new name may free others (singleton).
+        events += dependency.follow(state, events, at)
     return events
 
 

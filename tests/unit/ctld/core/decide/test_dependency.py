@@ -496,6 +496,15 @@ def test_members_that_do_not_wait_for_each_other_are_no_loop() -> None:
 # Changing it later.
 
 
+def test_a_new_name_and_a_new_dependency_at_once_free_the_line_too() -> None:
+    desk = Desk()
+    other, first = desk.submit(name="other"), desk.submit(name="train")
+    second = desk.submit("singleton", name="train")
+    desk.do(UpdateJob(first, USER, name="eval", dependency=f"afterok:{other}"))
+    assert desk.can_start(second)
+    assert not desk.can_start(first)
+
+
 def test_what_is_shown_is_accepted_back() -> None:
     desk = Desk()
     one, two = desk.submit(), desk.submit(array=(0, 2))
