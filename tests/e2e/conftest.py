@@ -5,6 +5,7 @@ A fixture owns its processes: it fails the test when a daemon died by itself, an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -167,6 +168,16 @@ def running(plan: Plan) -> Iterator[Cluster]:
         for daemon in reversed(made.daemons(known_plan)) if known_plan is not None else ():
             made.stop(daemon, seconds=5)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def acting_as(uid: int) -> Iterator[None]:
+    """Be another user as far as the kernel tells the other side of a socket; needs root."""
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def left_behind(folder: Path) -> list[str]:
