@@ -170,7 +170,7 @@ def _is_on(variable: str) -> bool:
 def _call(path: str, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Carry it out and give the outcomes; that of a single id comes as the answer's own error."""
     try:
-        results: list[dict[str, Any]] = submitting.post(path, request)["results"]
+        results: list[dict[str, Any]] = submitting.post(path, submitting.encode("scancel", request))["results"]
     except MusterError as problem:
         if problem.slurm_code in (1800, 1802):
             raise base.refused("scancel:", problem) from None
@@ -221,7 +221,9 @@ def _is_told(name: str, problem: dict[str, Any], given: dict[str, str]) -> bool:
 
 def _ask(path: str, request: dict[str, Any]) -> list[str]:
     """Ask about each job that is meant, and give the ids that got a yes."""
-    jobs = client.call("POST", f"{path}{'&' if '?' in path else '?'}list=1", request)["jobs"]
+    jobs = client.call("POST", f"{path}{'&' if '?' in path else '?'}list=1", submitting.encode("scancel", request))[
+        "jobs"
+    ]
     confirmed: list[str] = []
     for job in jobs:
         what = "step_id" if "." in job["id"] else "job_id"

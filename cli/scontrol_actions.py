@@ -107,7 +107,7 @@ def outcomes(path: str, body: Mapping[str, Any], asked: str) -> list[tuple[str, 
         Quit: the controller cannot be reached.
     """
     try:
-        results = submitting.post(path, body)["results"]
+        results = submitting.post(path, submitting.encode("scontrol", body))["results"]
     except MusterError as problem:
         if problem.slurm_code in (1800, 1802):
             raise base.refused("slurm_update", problem) from None

@@ -171,7 +171,7 @@ def _update_node(name: str, pairs: list[tuple[str, str, str]]) -> int:
     if body.get("state") in ("DOWN", "DRAIN", "FAIL") and not body.get("reason"):
         raise base.Quit(1, _NO_REASON)
     try:
-        submitting.post("/v1/nodes/update", body)
+        submitting.post("/v1/nodes/update", submitting.encode("scontrol", body))
     except MusterError as problem:
         # The door refuses in its own words; Slurm's for this are others.
         sentence = "Invalid user id" if problem.code == "DENIED" else problem.sentence

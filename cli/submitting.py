@@ -41,25 +41,35 @@ def show_information(command: str, given: Mapping[str, object]) -> int:
     return 0
 
 
+def encode(command: str, request: Mapping[str, Any]) -> bytes:
+    """Give a request as JSON.
+
+    Raises:
+        Quit: a text in it is no UTF-8, which JSON cannot carry; it is named.
+    """
+    try:
+        return tinyjson.dumps(request).encode()
+    except UnicodeEncodeError:
+        raise base.Quit(1, f"{command}: error: {_not_utf8(command, request)} is not valid UTF-8 text") from None
+
+
 def frame(command: str, request: Mapping[str, Any], script: bytes, variables: Mapping[str, str]) -> bytes:
     """Give the body that carries a request, a script and an environment; the last two may be any bytes.
 
     Raises:
-        Quit: a text of the request is no UTF-8, which JSON cannot carry; it is named.
+        Quit: see `encode`.
     """
-    try:
-        json = tinyjson.dumps(request).encode()
-    except UnicodeEncodeError:
-        raise base.Quit(1, f"{command}: error: {_not_utf8(request)} is not valid UTF-8 text") from None
+    json = encode(command, request)
     entries = "".join([f"{name}={text}\0" for name, text in variables.items()]).encode("utf-8", "surrogateescape")
     return b"MSTR1 %d %d %d\n" % (len(json), len(script), len(entries)) + json + script + entries
 
 
-def _not_utf8(request: Mapping[str, Any]) -> str:
+def _not_utf8(command: str, request: Mapping[str, Any]) -> str:
     words = {"work_dir": "the name of the working directory", "command": "the path of the script"}
     for key, value in request.items():
         if key != "submit_line" and any("\ud800" <= letter <= "\udfff" for letter in str(value)):
-            return words.get(key) or f"the value of --{key.replace('_', '-')}"
+            dashes = "" if command == "scontrol" else "--"
+            return words.get(key) or f"the value of {dashes}{key.replace('_', '-')}"
     return "the command line"
 
 

@@ -253,6 +253,13 @@ def test_interactive_asks_before_each_job(jobs: Served) -> None:
     assert jobs.job(2).kill is None
 
 
+def test_what_is_no_utf8_is_named(jobs: Served) -> None:
+    for words in (["-n", os.fsdecode(b"caf\xe9")], ["-i", "-p", os.fsdecode(b"\xff")]):
+        option = {"-n": "name", "-i": "partition"}[words[0]]
+        text = f"scancel: error: the value of --{option} is not valid UTF-8 text\n"
+        assert jobs.run("scancel", *words) == (1, "", text)
+
+
 def test_another_cluster_is_refused(jobs: Served) -> None:
     done = jobs.run("scancel", "-M", "elsewhere", "1")
     assert (done.code, done.lines[0]) == (1, "scancel: error: No cluster 'elsewhere' known by database.")

@@ -164,6 +164,11 @@ def test_update_changes_the_fields_named_and_no_others(jobs: Served) -> None:
     assert jobs.job(4).array_limit == 2
 
 
+def test_a_text_that_is_no_utf8_is_refused(jobs: Served) -> None:
+    done = scontrol(jobs, "update", "jobid=1", os.fsdecode(b"comment=caf\xe9"))
+    assert done == (1, "", "scontrol: error: the value of comment is not valid UTF-8 text\n")
+
+
 def test_updating_one_member_of_an_array_splits_it_off(jobs: Served) -> None:
     assert scontrol(jobs, "update", "JobId=4_2", "name=split") == SILENT
     assert (jobs.job(5).array_job_id, jobs.job(5).array_task_id, jobs.job(5).spec.name) == (4, 2, "split")
