@@ -166,9 +166,12 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
 
 def amount(need: Need, kind: Kind, tasks: int, share: tuple[int, ...] = ()) -> Amount:
     """Give what `tasks` tasks (and a `share` of --gpus) take on a node of this kind."""
-    gpus = kind.gpus if need.whole else gpus_for(need, tasks, share)
+    gpus = gpus_for(need, tasks, share)
+    asked_gpus = gpus[0]
+    if need.whole:
+        # All that the node has; where it has less than is asked for, the larger number keeps the job away.
+        gpus = tuple(max(have, asked) for have, asked in zip(kind.gpus, gpus, strict=True))
     cpus = need.cpus_per_task if need.overcommit else tasks * need.cpus_per_task
-    asked_gpus = gpus_for(need, tasks, share)[0]
     cpus = max(cpus, need.min_cpus, need.cpus_per_gpu * asked_gpus, 1)
     cpus = -(-cpus // kind.threads) * kind.threads
     if need.whole:

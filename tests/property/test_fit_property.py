@@ -57,6 +57,7 @@ def requests(draw: st.DrawFn) -> JobRequest:
         "ntasks_per_node": draw(maybe(st.integers(1, 8))),
         "cpus_per_task": draw(maybe(st.integers(1, 8))),
         "mincpus": draw(maybe(st.integers(1, 8))),
+        "exclusive": draw(st.sampled_from((None, "node"))),
         "mem": draw(maybe(st.sampled_from((0, 500, 1000, 2000, 8000)))),
         "gpus": draw(maybe(gpus)),
         "gpus_per_node": draw(maybe(gpus)),

@@ -54,6 +54,7 @@ def test_what_fits_the_empty_cluster_is_possible_whatever_runs_or_is_down(state:
         (Request(cpus_per_task=17), "a node must give 17 CPUs and has 16 (nearest node n2)", 1),
         (Request(memory_per_node_mib=40_000), "a node must give 40000 MiB of memory and has 32000", 2),
         (Request(gpus_per_node=(GpuRequest("", 5),)), "a node must give 5 GPUs and has 4", 1),
+        (Request(gpus_per_node=(GpuRequest("", 5),), exclusive="node"), "a node must give 5 GPUs and has 4", 1),
         (Request(tmp_mib=5), "5 MiB of temporary disk and has 0", 0),
         (Request(ntasks=33), "do not suffice", 0),
     ],
