@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass
@@ -70,6 +71,9 @@ class Controller:
         opened = open_directory(options.state_dir or Path(config.state_dir))
         store = opened.store
         opened.journal.on_failure(service.fail)
+        # What was loaded stays: the collector need not walk through it again and again.
+        gc.collect()
+        gc.freeze()
         links = Links()
         dispatcher = Dispatcher(store.state, links)
         scheduler = Scheduler(store, links, self._clock)

@@ -278,7 +278,7 @@ _COMMON = (
 # then refused by name: none is accepted and forgotten.
 ACTED: dict[str, tuple[str, ...]] = {
     "sbatch": (
-        *_COMMON, "export-file", "get-user-env", "ignore-pbs", "kill-on-invalid-dep", "no-requeue", "requeue",
+        *_COMMON, "clusters", "export-file", "get-user-env", "ignore-pbs", "kill-on-invalid-dep", "no-requeue", "requeue",
         "wrap",
     ),
     "srun": (
