@@ -20,6 +20,10 @@ class JournalPort(Protocol):
         """16 hex digits drawn when the log was begun; numbers of two logs are never compared."""
 
     @property
+    def first_number(self) -> int:
+        """Number of the first event that is still kept."""
+
+    @property
     def last_queued(self) -> int:
         """Number of the last event appended; 0 before the first."""
 
