@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ctld.core import ranges
 from ctld.core.decide.numbering import JobIds
-from ctld.core.decide.refusals import unknown_job
+from ctld.core.decide.refusals import refused, unknown_job
 from ctld.core.events import ArrayMemberSplit, Event
 from ctld.core.model import Job, Ranges
 from ctld.core.state import State
@@ -52,6 +52,7 @@ def select(state: State, job_id: JobId, tasks: Ranges | None) -> Selection:
 
     Raises:
         NotFound: no such job, or none of the members.
+        Refused: the members named were all cancelled together with others before any of them started.
     """
     if tasks is None:
         if job_id in state.by_array:
@@ -62,6 +63,7 @@ def select(state: State, job_id: JobId, tasks: Ranges | None) -> Selection:
     found: list[Job] = []
     rest: Job | None = None
     chosen: Ranges = ()
+    cancelled = False
     for one in sorted(state.by_array.get(job_id, ())):
         job = state.jobs[one]
         if job.array_task_id != NO_TASK:
@@ -71,8 +73,13 @@ def select(state: State, job_id: JobId, tasks: Ranges | None) -> Selection:
         chosen = ranges.intersection(job.array_pending, tasks)
         if chosen == job.array_pending and chosen:
             found.append(job)
-        elif chosen:
+        elif chosen and job.state == JobState.PENDING:
             rest = job
+        else:
+            # Of a rest that was cancelled as a whole, its last members are no records that could be changed alone.
+            cancelled = cancelled or bool(chosen)
+    if not found and rest is None and cancelled:
+        raise refused(2021)
     if not found and rest is None:
         raise unknown_job(state, job_id)
     return Selection(tuple(found), rest, chosen if rest is not None else ())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.core.commands import Cancel, NoteStopped
+from ctld.core.commands import Cancel, Hold, NoteStopped, Requeue
 from ctld.core.events import ArrayTasksCancelled, JobFinished, KillOrdered
 from ctld.core.model import Kill
 from muster.errors import Denied, NotFound, Refused
@@ -22,6 +22,15 @@ def test_a_waiting_job_ends_at_once_with_its_record() -> None:
     assert (record.started_at, record.ended_at) == (NOON, NOON)
     assert desk.job(job).state == JobState.CANCELLED
     assert not desk.can_start(job)
+
+
+@pytest.mark.parametrize("command", [Cancel, Hold, Requeue])
+def test_a_member_of_a_rest_that_was_cancelled_has_no_end_of_its_own(command: type[Cancel]) -> None:
+    desk = Desk()
+    array = desk.submit(array=(3, 7))
+    desk.do(Cancel(array, USER))
+    with pytest.raises(Refused, match="already completing or completed"):
+        desk.do(command(array, USER, tasks=(5, 5)))
 
 
 def test_a_running_job_is_ordered_to_end_once() -> None:
