@@ -108,6 +108,19 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
             per_gpu = 0
     if not tasks and not tasks_each:
         tasks_each = cap or 1
+    each_mib, per_cpu_mib, cpus_per_task = _memory(settings, partition, request)
+    fit = _tasks_by_memory(
+        settings, partition, request, per_cpu_mib=per_cpu_mib, cpus_per_task=cpus_per_task, gpus_each=each[0]
+    )
+    if fit:
+        most = max(nodes, _nodes_there(partition))
+        if nodes_max:
+            most = max(1, min(most, nodes_max))
+        on_a_node = max(tasks_each, -(-tasks // most))
+        if on_a_node > fit:
+            asked = per_cpu_mib * cpus_per_task * on_a_node
+            raise _over_memory(partition, asked, _memory_max(settings, partition))
+        cap = min(cap, fit) if cap else fit
     if max(tasks, tasks_each) > settings.max_tasks_per_node:
         if tasks_each > settings.max_tasks_per_node:
             raise Impossible(
@@ -133,7 +146,6 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
         if nodes > 1:
             raise _gres("GPUs of several types must be asked for by node when the job has several nodes")
         nodes_max = 1
-    each_mib, per_cpu_mib, cpus_per_task = _memory(settings, partition, request)
     most = _most_nodes(partition, nodes)
     if not nodes_max:
         nodes_max = min(tasks or most, most) if tasks or total[0] else nodes
@@ -158,7 +170,7 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
         memory_each=each_mib,
         memory_per_cpu=per_cpu_mib,
         memory_per_gpu=request.memory_per_gpu_mib,
-        memory_max=partition.max_memory_per_node_mib or settings.max_memory_per_node_mib,
+        memory_max=_memory_max(settings, partition),
         memory_counts=settings.memory_consumable,
         cpus_per_task=cpus_per_task,
     )
@@ -211,11 +223,14 @@ def alone(need: Need) -> Need:
     return replace(need, whole=True, user=False)
 
 
+def _nodes_there(partition: PartitionSpec) -> int:
+    there = len(partition.nodes)
+    return there if partition.max_nodes == UNLIMITED else min(there, partition.max_nodes)
+
+
 def _most_nodes(partition: PartitionSpec, nodes: int) -> int:
     """Give the most nodes that a job may have in the partition, which must be at least `nodes`."""
-    most = len(partition.nodes)
-    if partition.max_nodes != UNLIMITED:
-        most = min(most, partition.max_nodes)
+    most = _nodes_there(partition)
     if nodes > most:
         raise Impossible(
             Reason.PARTITION_NODE_LIMIT, f"{nodes} nodes are needed and partition {partition.name} gives at most {most}"
@@ -225,7 +240,7 @@ def _most_nodes(partition: PartitionSpec, nodes: int) -> int:
 
 def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> tuple[int, int, int]:
     """Give memory for a node and for a CPU, and the CPUs of a task (which MaxMemPerCPU may raise)."""
-    most_node = partition.max_memory_per_node_mib or settings.max_memory_per_node_mib
+    most_node = _memory_max(settings, partition)
     most_cpu = partition.max_memory_per_cpu_mib or settings.max_memory_per_cpu_mib
     cpus_per_task = max(1, request.cpus_per_task)
     each, per_cpu, per_gpu = request.memory_per_node_mib, request.memory_per_cpu_mib, request.memory_per_gpu_mib
@@ -246,10 +261,45 @@ def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> t
         cpus_per_task *= factor
         per_cpu = -(-per_cpu // factor)
     if most_node and each > most_node:
-        raise Impossible(
-            Reason.MAX_MEMORY, f"{each} MiB a node are asked for, partition {partition.name} gives at most {most_node}"
-        )
+        raise _over_memory(partition, each, most_node)
     return each, per_cpu, cpus_per_task
+
+
+def _memory_max(settings: Settings, partition: PartitionSpec) -> int:
+    """Give the most MiB of a node that a job may have there; 0: no bound."""
+    return partition.max_memory_per_node_mib or settings.max_memory_per_node_mib
+
+
+def _over_memory(partition: PartitionSpec, asked_mib: int, most_mib: int) -> Impossible:
+    return Impossible(
+        Reason.MAX_MEMORY, f"{asked_mib} MiB a node are asked for, partition {partition.name} gives at most {most_mib}"
+    )
+
+
+def _tasks_by_memory(
+    settings: Settings,
+    partition: PartitionSpec,
+    request: Request,
+    *,
+    per_cpu_mib: int,
+    cpus_per_task: int,
+    gpus_each: int,
+) -> int:
+    """Give how many tasks a node may have within MaxMemPerNode where memory is asked for by CPU; 0: no bound.
+
+    Raises:
+        Impossible: not one task, or not the CPUs or GPUs that each node must give.
+    """
+    most = _memory_max(settings, partition)
+    by_gpu = request.memory_per_gpu_mib * gpus_each
+    if not most or not (per_cpu_mib or by_gpu):
+        return 0
+    least = per_cpu_mib * max(cpus_per_task, request.min_cpus, request.cpus_per_gpu * gpus_each) + by_gpu
+    if least > most:
+        raise _over_memory(partition, least, most)
+    if not per_cpu_mib or request.overcommit:
+        return 0
+    return (most - by_gpu) // (per_cpu_mib * cpus_per_task)
 
 
 def _gpu_vector(fleet: Fleet, wanted: tuple[GpuRequest, ...]) -> tuple[int, ...]:

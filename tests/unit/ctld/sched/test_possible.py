@@ -83,6 +83,22 @@ def test_more_memory_than_the_partition_allows_is_its_own_reason(state: State) -
     assert never.reason is Reason.MAX_MEMORY
 
 
+def test_memory_by_cpu_and_by_gpu_is_multiplied_before_it_is_compared(state: State) -> None:
+    tight = a_partition(nodes=3, max_memory_per_node_mib=500)
+    assert could_ever(state, Request(memory_per_cpu_mib=250, cpus_per_task=2), tight) is None
+    for request in (
+        Request(memory_per_cpu_mib=251, cpus_per_task=2),
+        Request(memory_per_cpu_mib=251, ntasks=2, nodes_min=1, nodes_max=1),
+        Request(memory_per_cpu_mib=251, ntasks=6),
+        Request(memory_per_cpu_mib=251, ntasks_per_node=2),
+    ):
+        never = could_ever(state, request, tight)
+        assert never is not None, request
+        assert never.reason is Reason.MAX_MEMORY
+    # Spread over enough nodes it can start.
+    assert could_ever(state, Request(memory_per_cpu_mib=251, ntasks=3), tight) is None
+
+
 def test_an_unknown_feature_is_bad_input_even_where_another_would_do(state: State) -> None:
     with pytest.raises(InvalidInput, match="Invalid feature specification"):
         could_ever(state, Request(constraint="x|nosuch"), state.partitions["main"])
