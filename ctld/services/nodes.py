@@ -53,22 +53,22 @@ class NodesService(node_pb2_grpc.NodesServicer):
             final = isinstance(error, errors.Denied)
             await context.write(node_pb2.ControllerMessage(refusal=node_pb2.Refusal(sentence=str(error), final=final)))
             return
-        await context.write(node_pb2.ControllerMessage(registered=registered))
-        writing = asyncio.create_task(self._write(link, context))
         try:
-            async for message in request_iterator:
-                await self.read(link, message)
+            await context.write(node_pb2.ControllerMessage(registered=registered))
+            await self._talk(link, request_iterator, context)
         finally:
             # The stream's end is the news: the node is not reachable from this moment on.
             self._links.lost(link)
-            writing.cancel()
             log.warning("node %s: its stream ended", link.name)
 
     async def register(self, message: node_pb2.Register) -> tuple[Link, node_pb2.Registered]:
         """Take a node's word and open its link, with everything on it that is owed to the node.
 
+        Returns once all of that is durable, and nothing of it was sent before: what the link holds may be written.
+
         Raises:
             Refused: it speaks another protocol. NotFound: no such node is configured.
+            Unavailable: the journal cannot be written.
         """
         if message.protocol != PROTOCOL:
             raise errors.Refused(f"node {message.name} speaks protocol {message.protocol}, this controller {PROTOCOL}")
@@ -82,17 +82,22 @@ class NodesService(node_pb2_grpc.NodesServicer):
             RegisterNode(name=message.name, facts=wire.node_facts(message), runs=runs, ended_runs=ended),
             at=self._clock.now(),
         )
-        # Nothing may be sent before it is durable; without an await between, all that is owed is.
-        while self._store.journal.last_durable < self._store.journal.last_queued:
-            await self._store.settled()
         index = state.node_index[message.name]
         link = Link(index, message.name, self._read_blob, self._links.monotonic)
         pulse = self._links.pulse(index)
         pulse.io_socket = message.io_socket
         pulse.limits_off = tuple(message.limits_off)
         self._note_skew(index, message.name, message.sent_at_ms)
+        # No await between these: an event is in what is owed, or reaches the link as it becomes durable, or both.
         self._links.opened(link)
-        self._dispatcher.owed(link, known)
+        try:
+            self._dispatcher.owed(link, known)
+            # The state may be ahead of the disk, and while others write it always is: waiting for a moment in which
+            # it is not could last for ever. So what is owed is taken down first, and sent once durable.
+            await self._store.settled()
+        except BaseException:
+            self._links.lost(link)
+            raise
         settings = state.settings
         log.info("node %s registered from %s:%d with %d runs", message.name, message.addr, message.port, len(runs))
         return link, node_pb2.Registered(
@@ -103,14 +108,31 @@ class NodesService(node_pb2_grpc.NodesServicer):
             append_output=settings.job_file_append,
         )
 
-    async def _write(self, link: Link, context: rpc.Context) -> None:
-        while not link.closed:
-            await link.wake.wait()
-            orders = link.take()
-            if orders is not None:
-                await context.write(node_pb2.ControllerMessage(orders=orders))
-        # A newer stream of this node has taken over: this one ends, and with it the reading side.
-        context.cancel()  # type: ignore[attr-defined]
+    async def _talk(self, link: Link, messages: AsyncIterator[node_pb2.NodeMessage], context: rpc.Context) -> None:
+        """Read and write until the node ends the stream or a newer one of it takes over.
+
+        Returning is what ends a stream (gRPC's asyncio servers cannot cancel a call). A report that is being
+        committed then loses at most its answer: its commands were posted in one go, and the node repeats it.
+        """
+        reading = asyncio.create_task(self._read_all(link, messages), name=f"read {link.name}")
+        try:
+            while not link.closed:
+                await link.wake.wait()
+                orders = link.take()
+                if orders is not None:
+                    await context.write(node_pb2.ControllerMessage(orders=orders))
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+        if not reading.cancelled():
+            reading.result()
+
+    async def _read_all(self, link: Link, messages: AsyncIterator[node_pb2.NodeMessage]) -> None:
+        try:
+            async for message in messages:
+                await self.read(link, message)
+        finally:
+            link.close()
 
     async def read(self, link: Link, message: node_pb2.NodeMessage) -> None:
         """Take one message of a registered node; returns once what it reports is durable."""
@@ -131,7 +153,7 @@ class NodesService(node_pb2_grpc.NodesServicer):
             link.dropped(blob)
         if report.missing_blobs:
             # Their launches were not begun: what is owed is sent again, this time with the blobs.
-            self._dispatcher.overdue(0.0)
+            self._dispatcher.overdue(0.0, link)
         self._dispatcher.signalled(report.signalled)
         written: Awaitable[int] | None = None
         for ended in report.ended:
@@ -150,6 +172,9 @@ class NodesService(node_pb2_grpc.NodesServicer):
     def _post(self, command: Command) -> Awaitable[int] | None:
         try:
             return self._store.post(command, at=self._clock.now())[1]
+        except errors.Unavailable:
+            # Nothing can be stored now: the node must not be told to forget it.
+            raise
         except errors.MusterError as error:
             # What a node reports is a fact; one that fits nothing any more (a purged job) is only logged.
             log.warning("%s: %s", type(command).__name__, error)
@@ -181,9 +206,7 @@ class RelayService(node_pb2_grpc.RelayServicer):
         self._door = door
         self._name_caller = name_caller
 
-    async def Call(  # type: ignore[override]
-        self, request: node_pb2.CallRequest, context: rpc.Context
-    ) -> node_pb2.CallReply:
+    async def Call(self, request: node_pb2.CallRequest, context: rpc.Context) -> node_pb2.CallReply:
         """Pass the call through the door as the caller that the agent's kernel named."""
         try:
             caller = self._name_caller(request, context)
