@@ -27,7 +27,7 @@ from ctld.core.model import Job, Step
 from ctld.core.state import State
 from ctld.loops import wire
 from ctld.loops.links import Link, Links
-from muster.errors import Unavailable
+from muster.errors import Damaged, NotFound, Unavailable
 from muster.ids import BATCH_STEP
 from muster.states import JobState
 from muster.v1 import node_pb2
@@ -44,11 +44,12 @@ Known = dict[tuple[int, int, int], bool]
 class Dispatcher:
     """Turns durable events into orders on links."""
 
-    def __init__(self, state: State, links: Links) -> None:
+    def __init__(self, state: State, links: Links, *, signal_seconds: float = SIGNAL_SECONDS) -> None:
         self._state = state
         self._links = links
+        self._signal_seconds = signal_seconds
         self._serials = itertools.count(int(time.time() * 1000) << 12)
-        self._signals: dict[int, tuple[int, asyncio.Future[None]]] = {}
+        self._signals: dict[int, asyncio.Future[None]] = {}
         self._react: dict[type, Callable[[int, Event], None]] = {
             JobStarted: lambda _, event: self._started(event.job_id),  # type: ignore[union-attr]
             KillOrdered: lambda _, event: self._kill(event.job_id),  # type: ignore[union-attr]
@@ -68,7 +69,7 @@ class Dispatcher:
                 reaction(number, event)
 
     def owed(self, link: Link, known: Known) -> None:
-        """Tell a node that has just come up everything that the state owes it. All of the state must be durable.
+        """Put down all that the state owes a node that has just come up; nothing may be sent before that is durable.
 
         Args:
             link: its fresh link.
@@ -79,13 +80,13 @@ class Dispatcher:
             job = state.jobs[job_id]
             if job.state == JobState.RUNNING:
                 if self._is_batch_host(job, node) and (job.id, job.restarts, int(BATCH_STEP)) not in known:
-                    link.launch(wire.batch_launch(state, job))
+                    _launch(link, wire.batch_launch(state, job))
                 for step in state.steps.get(job_id, {}).values():
                     place = _place(step, node)
                     if place is None or any(result.node == node for result in step.results):
                         continue
                     if (job.id, job.restarts, int(step.step_id)) not in known:
-                        link.launch(wire.step_launch(state, job, step, place))
+                        _launch(link, wire.step_launch(state, job, step, place))
                     if step.kill is not None:
                         link.end_step(_end_step(job, step))
                 if job.kill is not None:
@@ -111,59 +112,71 @@ class Dispatcher:
         """
         assert job.alloc is not None
         shares = job.alloc.shares[:1] if scope == "batch" else job.alloc.shares
-        waits = []
-        for share in shares:
+        if scope == "step" and (step := self._state.steps.get(job.id, {}).get(step_id)) is not None:
+            reported = {result.node for result in step.results}
+            shares = tuple(share for share in step.shares if share.node not in reported)
+        links = []
+        for share in shares:  # all are looked at before any is told
             link = self._links.up.get(share.node)
             if link is None:
                 name = self._state.nodes[share.node].spec.name
                 raise Unavailable("Communication connection failure", f"node {name} is not connected", slurm_code=1001)
+            links.append(link)
+        waits: dict[int, asyncio.Future[None]] = {}
+        for link in links:
             serial = next(self._serials)
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._signals[serial] = (share.node, future)
-            waits.append((serial, future))
+            waits[serial] = self._signals[serial] = asyncio.get_running_loop().create_future()
             link.signal(
                 node_pb2.SignalOrder(
                     serial=serial, job_id=job.id, run=job.restarts, signo=signo, scope=scope, step_id=step_id
                 )
             )
         try:
-            async with asyncio.timeout(SIGNAL_SECONDS):
-                for _, future in waits:
+            async with asyncio.timeout(self._signal_seconds):
+                for future in waits.values():
                     await future
         except TimeoutError:
             raise Unavailable("Socket timed out on send/recv operation", slurm_code=5004) from None
         finally:
-            for serial, _ in waits:
+            for serial in waits:
                 self._signals.pop(serial, None)
 
     def signalled(self, serials: Iterable[int]) -> None:
         """Note that a node has carried signal orders out."""
         for serial in serials:
             waiting = self._signals.pop(serial, None)
-            if waiting is not None and not waiting[1].done():
-                waiting[1].set_result(None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
 
-    def overdue(self, seconds: float) -> None:
-        """Launch again what was sent over a live stream and not begun for so long (the agent repeats nothing)."""
-        state, now = self._state, self._links.monotonic()
-        for link in self._links.up.values():
+    def overdue(self, seconds: float, only: Link | None = None) -> None:
+        """Launch again what was sent over a live stream and not begun for so long (the agent repeats nothing).
+
+        Args:
+            seconds: 0: all that was not begun yet.
+            only: a link to look at alone, as its agent says that it lacks something.
+        """
+        now = self._links.monotonic()
+        for link in self._links.up.values() if only is None else (only,):
             for key, sent in tuple(link.launched.items()):
-                if now - sent < seconds:
-                    continue
-                job_id, run, step_id = key
-                del link.launched[key]
-                job = state.jobs.get(job_id)
-                if job is None or job.state != JobState.RUNNING or job.restarts != run:
-                    continue
-                log.warning(
-                    "JobId=%d StepId=%d was not begun on %s in %d s: sent again", job_id, step_id, link.name, seconds
-                )
-                if step_id == BATCH_STEP:
-                    link.launch(wire.batch_launch(state, job))
-                elif (step := state.steps.get(job_id, {}).get(step_id)) is not None:
-                    place = _place(step, link.node)
-                    if place is not None:
-                        link.launch(wire.step_launch(state, job, step, place))
+                if now - sent >= seconds:
+                    del link.launched[key]
+                    self._launch_again(link, *key)
+
+    def _launch_again(self, link: Link, job_id: int, run: int, step_id: int) -> None:
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None or job.state != JobState.RUNNING or job.restarts != run:
+            return
+        if step_id == BATCH_STEP:
+            launch = wire.batch_launch(state, job)
+        else:
+            step = state.steps.get(job_id, {}).get(step_id)
+            place = None if step is None else _place(step, link.node)
+            if step is None or place is None:
+                return
+            launch = wire.step_launch(state, job, step, place)
+        log.warning("JobId=%d StepId=%d was not begun on %s: sent again", job_id, step_id, link.name)
+        _launch(link, launch)
 
     def _started(self, job_id: int) -> None:
         job = self._state.jobs.get(job_id)
@@ -172,7 +185,7 @@ class Dispatcher:
             return
         link = self._links.up.get(job.alloc.shares[0].node)
         if link is not None:
-            link.launch(wire.batch_launch(self._state, job))
+            _launch(link, wire.batch_launch(self._state, job))
 
     def _kill(self, job_id: int) -> None:
         job = self._state.jobs.get(job_id)
@@ -199,7 +212,7 @@ class Dispatcher:
         for place, share in enumerate(step.shares):
             link = self._links.up.get(share.node)
             if link is not None:
-                link.launch(wire.step_launch(self._state, job, step, place))
+                _launch(link, wire.step_launch(self._state, job, step, place))
 
     def _end_step(self, job_id: int, step_id: int) -> None:
         job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
@@ -243,6 +256,15 @@ class Dispatcher:
             and job.alloc is not None
             and any(share.node == node for share in job.alloc.shares)
         )
+
+
+def _launch(link: Link, launch: node_pb2.Launch) -> None:
+    """Order a launch. One whose script or environment cannot be read is said and left out: it must not keep the node
+    from hearing of the others, nor the other followers of the journal from their events."""
+    try:
+        link.launch(launch)
+    except (Damaged, NotFound) as error:
+        log.error("JobId=%d StepId=%d cannot be launched on %s: %s", launch.job_id, launch.step_id, link.name, error)
 
 
 def _place(step: Step, node: int) -> int | None:

@@ -1,6 +1,7 @@
 """The streams to the nodes, and what is still to be said on each.
 
-Orders pile up in a `Link` while its previous message is being written, so a burst of starts is one message a node.
+Orders pile up in a `Link` while its previous message is being written, so a burst of starts is one message a node;
+what would make a message larger than the wire takes goes into the next one.
 Nothing here is journaled: a link that comes up again is told everything that the state owes its node (`dispatch.py`).
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,10 @@ from muster.v1 import node_pb2
 
 _KNOWN_BLOBS = 4096
 """Most hashes that a link remembers as sent; an agent that has dropped one asks for it again."""
+MOST_LAUNCHES = 1_000
+MOST_BLOB_BYTES = 8 << 20
+"""A message of orders takes in no further launch beyond these: it has to stay well below `rpc.MAX_MESSAGE_BYTES`, or a
+node to which more is owed could never be told of any of it."""
 
 
 class Link:
@@ -40,15 +45,32 @@ class Link:
         self._read_blob = read_blob
         self._monotonic = monotonic
         self._orders = node_pb2.Orders()
+        self._full: deque[node_pb2.Orders] = deque()
+        self._blob_bytes = 0
         self._sent_blobs: OrderedDict[bytes, None] = OrderedDict()
         self._empty = True
 
     def launch(self, launch: node_pb2.Launch) -> None:
-        """Have a step begun there, with the blobs that the agent does not have yet."""
-        for blob in (launch.script, launch.environment):
-            if blob:
-                self._need(blob)
-        self.launched[launch.job_id, launch.run, launch.step_id] = self._monotonic()
+        """Have a step begun there, with the blobs that the agent does not have yet; nothing where that is under way.
+
+        Raises:
+            NotFound, Damaged: a blob is not stored, or not what was stored.
+        """
+        key = (launch.job_id, launch.run, launch.step_id)
+        if key in self.launched:
+            return
+        # Read before anything is noted: a blob that cannot be read leaves the link as it was.
+        wanted = {blob: self._read_blob(blob) for blob in (launch.script, launch.environment) if self._lacks(blob)}
+        if len(self._orders.launch) >= MOST_LAUNCHES or self._blob_bytes >= MOST_BLOB_BYTES:
+            self._full.append(self._orders)
+            self._orders, self._blob_bytes = node_pb2.Orders(), 0
+        for blob, data in wanted.items():
+            self._orders.blobs.add(hash=blob, data=data)
+            self._blob_bytes += len(data)
+            self._sent_blobs[blob] = None
+            if len(self._sent_blobs) > _KNOWN_BLOBS:
+                self._sent_blobs.popitem(last=False)
+        self.launched[key] = self._monotonic()
         self._orders.launch.append(launch)
         self._ring()
 
@@ -77,11 +99,13 @@ class Link:
         self._sent_blobs.pop(blob, None)
 
     def take(self) -> node_pb2.Orders | None:
-        """Give what is to be said now, and begin anew; None when nothing is."""
+        """Give what is to be said next; None when nothing is. `wake` stays set while there is more."""
+        if self._full:
+            return self._full.popleft()
         self.wake.clear()
         if self._empty:
             return None
-        orders, self._orders, self._empty = self._orders, node_pb2.Orders(), True
+        orders, self._orders, self._empty, self._blob_bytes = self._orders, node_pb2.Orders(), True, 0
         return orders
 
     def close(self) -> None:
@@ -93,14 +117,11 @@ class Link:
         self._empty = False
         self.wake.set()
 
-    def _need(self, blob: bytes) -> None:
+    def _lacks(self, blob: bytes) -> bool:
         if blob in self._sent_blobs:
             self._sent_blobs.move_to_end(blob)
-            return
-        self._orders.blobs.add(hash=blob, data=self._read_blob(blob))
-        self._sent_blobs[blob] = None
-        if len(self._sent_blobs) > _KNOWN_BLOBS:
-            self._sent_blobs.popitem(last=False)
+            return False
+        return bool(blob)
 
 
 @dataclass(slots=True)
@@ -162,9 +183,8 @@ class Links:
     def reachable(self, nodes: int) -> npt.NDArray[np.bool_]:
         """Give, for each of `nodes` nodes, whether its stream is up."""
         mask = np.zeros(nodes, np.bool_)
-        for node in self.up:
-            if node < nodes:
-                mask[node] = True
+        up = np.fromiter(self.up, np.intp, len(self.up))
+        mask[up[up < nodes]] = True
         return mask
 
     def _changed(self) -> None:
