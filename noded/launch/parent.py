@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from noded.launch import stepdir
+from noded.launch.watch import Watch
 
 log = logging.getLogger("noded.zygote")
 
@@ -37,7 +38,8 @@ Begun = Callable[[str, int], None]
 class Zygote:
     """One zygote at a time."""
 
-    def __init__(self, spool: Path, begun: Begun) -> None:
+    def __init__(self, spool: Path, begun: Begun, watch: Watch) -> None:
+        self._watch = watch
         self._lock_path = spool / "zygote.lock"
         self._begun = begun
         self._asked: dict[str, None] = {}
@@ -80,7 +82,7 @@ class Zygote:
         self._socket = ours
         self._out.clear()
         self._in.clear()
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+        self._watch.add(ours.fileno(), self._ready)
 
     def begin(self, folder: str) -> None:
         """Have the step in `folder` begun; `begun` is called with its pid."""
@@ -90,12 +92,7 @@ class Zygote:
     def close(self) -> None:
         """Let the zygote go; steps that it has begun live on."""
         self._closing = True
-        if self._socket is not None:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._socket.fileno())
-            loop.remove_writer(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+        self._let_go()
         if self._process is not None:
             self._process.wait()
 
@@ -108,20 +105,29 @@ class Zygote:
         if idle:
             self._write()
 
+    def _ready(self) -> None:
+        if self._out:
+            self._write()
+        self._read()
+
     def _write(self) -> None:
-        if self._socket is None:
-            return
-        loop = asyncio.get_running_loop()
+        assert self._socket is not None
         try:
             while self._out:
                 sent = self._socket.send(self._out)
                 del self._out[:sent]
         except BlockingIOError:
-            loop.add_writer(self._socket.fileno(), self._write)
+            self._watch.change(self._socket.fileno(), writable=True)
             return
         except OSError:
             return  # the reading side notices the end and starts another
-        loop.remove_writer(self._socket.fileno())
+        self._watch.change(self._socket.fileno(), writable=False)
+
+    def _let_go(self) -> None:
+        if self._socket is not None:
+            self._watch.remove(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
 
     def _read(self) -> None:
         assert self._socket is not None
@@ -146,13 +152,8 @@ class Zygote:
 
     def _replace(self) -> None:
         """The zygote is gone (and no child of it is between its fork and its pid file): decide what was asked."""
-        assert self._socket is not None
         assert self._process is not None
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._socket.fileno())
-        loop.remove_writer(self._socket.fileno())
-        self._socket.close()
-        self._socket = None
+        self._let_go()
         if self._closing:
             return
         log.error("the zygote (pid %d) is gone: starting another", self._process.pid)

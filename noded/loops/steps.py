@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from muster.ids import step_word
@@ -37,6 +38,7 @@ from noded.launch import remains, stepdir
 from noded.launch.blobs import Blobs
 from noded.launch.parent import Zygote
 from noded.launch.spec import Launch
+from noded.launch.watch import Watch
 from noded.loops.reports import Outbox
 from noded.ports import Cgroups
 from noded.services.wire import Surroundings, stepd_launch
@@ -59,7 +61,8 @@ class StepKeeper:
         self._cgroups = cgroups
         self._outbox = outbox
         self._blobs = Blobs()
-        self._zygote = Zygote(spool, self._begun)
+        self.watch = Watch()
+        self._zygote = Zygote(spool, self._begun, self.watch)
         self._launches: dict[Key, node_pb2.Launch] = {}
         """Of steps that are to be written now."""
         self._watched: dict[Key, int] = {}
@@ -68,7 +71,6 @@ class StepKeeper:
         """uid of each step."""
         self._waiting: dict[Key, list[asyncio.Future[None]]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._spool = spool
 
     @property
     def zygote_pid(self) -> int:
@@ -86,14 +88,14 @@ class StepKeeper:
 
     async def close(self) -> None:
         """Let everything go; steps live on."""
-        loop = asyncio.get_running_loop()
         for descriptor in self._watched.values():
-            loop.remove_reader(descriptor)
+            self.watch.remove(descriptor)
             os.close(descriptor)
         self._watched.clear()
         for task in tuple(self._background):
             task.cancel()
         self._zygote.close()
+        self.watch.close()
 
     # What the controller orders.
 
@@ -271,12 +273,12 @@ class StepKeeper:
 
     def _watch(self, key: Key, descriptor: int) -> None:
         self._watched[key] = descriptor
-        asyncio.get_running_loop().add_reader(descriptor, self._stepd_ended, key)
+        self.watch.add(descriptor, partial(self._stepd_ended, key))
 
     def _stepd_ended(self, key: Key) -> None:
         descriptor = self._watched.pop(key, -1)
         if descriptor >= 0:
-            asyncio.get_running_loop().remove_reader(descriptor)
+            self.watch.remove(descriptor)
             os.close(descriptor)
         result: Result | None = stepdir.read(self._path(key), "result")
         if result is not None:

@@ -9,6 +9,7 @@ the bytes pass unread through a call between the two agents.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from muster.auth import Identity
 from muster.frames import MAX_BYTES
 from muster.local_socket import credentials_of
 from muster.v1 import stepio_pb2, stepio_pb2_grpc
+from noded.launch.watch import Watch
 from noded.loops.steps import StepKeeper
 
 log = logging.getLogger("noded.stepio")
@@ -34,6 +36,9 @@ _HEADER_SECONDS = 30.0
 _MOST_HEADER_BYTES = 4096
 _OK = b'{"ok":true}\n'
 _MOST_CONNECTIONS = 4096
+_ACCEPT_AGAIN_SECONDS = 0.05
+_LAST_SECONDS = 10.0
+"""How long a reader may take for what is left when the other side has ended."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -83,10 +88,15 @@ class StepIo:
     async def serve(self) -> None:
         """Take connections until cancelled."""
         assert self._listening is not None
-        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:
-                connection, _ = await loop.sock_accept(self._listening)
+                await self._keeper.watch.readable(self._listening.fileno())
+                try:
+                    connection, _ = self._listening.accept()
+                except OSError as error:  # the caller is gone, or there are no descriptors left
+                    log.warning("a connection for step input and output cannot be taken: %s", error)
+                    await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                    continue
                 if len(self._served) >= _MOST_CONNECTIONS:
                     log.error("over %d connections for step input and output: one is closed", _MOST_CONNECTIONS)
                     connection.close()
@@ -107,18 +117,18 @@ class StepIo:
         connection.setblocking(False)
         try:
             async with asyncio.timeout(_HEADER_SECONDS):
-                line = await read_line(connection)
+                line = await read_line(connection, self._keeper.watch)
             _, uid, _ = credentials_of(connection)
             try:
                 header = msgspec.json.decode(line, type=Header)
             except msgspec.DecodeError as error:
-                await _refuse(connection, f"the first line for step input and output is wrong: {error}")
+                _refuse(connection, f"the first line for step input and output is wrong: {error}")
                 return
             if header.node == self._name:
                 key = (header.job, header.run, header.step)
                 error_sentence = await self._keeper.attach(key, uid, connection, _OK, seconds=LAUNCH_SECONDS)
                 if error_sentence:
-                    await _refuse(connection, error_sentence)
+                    _refuse(connection, error_sentence)
             else:
                 await self._forward(connection, header, uid)
         except (TimeoutError, OSError, ValueError) as error:
@@ -128,7 +138,7 @@ class StepIo:
 
     async def _forward(self, connection: socket.socket, header: Header, uid: int) -> None:
         if not header.addr:
-            await _refuse(connection, f"node {header.node} is not this one ({self._name}), and no address was given")
+            _refuse(connection, f"node {header.node} is not this one ({self._name}), and no address was given")
             return
         channel = self._channels.get(header.addr)
         if channel is None:
@@ -144,10 +154,14 @@ class StepIo:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 first = grpc.aio.EOF
             if first is grpc.aio.EOF:
-                await _refuse(connection, await _why_ended(call, header))
+                _refuse(connection, await _why_ended(call, header))
                 return
-            await asyncio.get_running_loop().sock_sendall(connection, _OK)
-            await _race(_upwards(connection, call), _downwards(connection, call))
+            connection.sendall(_OK)
+            reader, writer = await asyncio.open_unix_connection(sock=connection.dup(), limit=MAX_BYTES)
+            try:
+                await _race(_upwards(reader, call), _downwards(writer, call))
+            finally:
+                await _close(writer)
         finally:
             call.cancel()
 
@@ -181,12 +195,12 @@ class StepIoService(stepio_pb2_grpc.StepIoServicer):
         except errors.MusterError as error:
             await rpc.answer_error(context, error)
             return
-        ours.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_BYTES)
         try:
             await context.write(stepio_pb2.IoChunk())
-            await _race(_from_stepd(ours, context), _to_stepd(ours, request_iterator))
+            await _race(_from_stepd(reader, context), _to_stepd(writer, request_iterator))
         finally:
-            ours.close()
+            await _close(writer)
 
     async def _attach(self, wanted: stepio_pb2.AttachTo, connection: socket.socket) -> None:
         if wanted.node != self._name:
@@ -197,16 +211,15 @@ class StepIoService(stepio_pb2_grpc.StepIoServicer):
             raise errors.Refused(sentence)
 
 
-async def read_line(connection: socket.socket) -> bytes:
+async def read_line(connection: socket.socket, watch: Watch) -> bytes:
     """Read up to the first newline and not a byte more: what follows is for another reader.
 
     Raises:
         ValueError: the connection ends before, or the line is over its bound.
     """
-    loop = asyncio.get_running_loop()
     line = bytearray()
     while not line.endswith(b"\n"):
-        await _readable(loop, connection)
+        await watch.readable(connection.fileno())
         try:
             seen = connection.recv(_MOST_HEADER_BYTES, socket.MSG_PEEK)
         except BlockingIOError:
@@ -220,22 +233,10 @@ async def read_line(connection: socket.socket) -> bytes:
     return bytes(line)
 
 
-async def _readable(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection.fileno(), _set, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(connection.fileno())
-
-
-def _set(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-async def _refuse(connection: socket.socket, sentence: str) -> None:
-    await asyncio.get_running_loop().sock_sendall(connection, json.dumps({"error": sentence}).encode() + b"\n")
+def _refuse(connection: socket.socket, sentence: str) -> None:
+    # A line fits a fresh socket's buffer; a caller that is gone already needs none.
+    with contextlib.suppress(OSError):
+        connection.sendall(json.dumps({"error": sentence}).encode() + b"\n")
 
 
 async def _why_ended(call: grpc.aio.StreamStreamCall, header: Header) -> str:  # type: ignore[type-arg]
@@ -263,31 +264,41 @@ async def _race(one: object, other: object) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _upwards(connection: socket.socket, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
-    loop = asyncio.get_running_loop()
-    while data := await loop.sock_recv(connection, MAX_BYTES):
+async def _upwards(reader: asyncio.StreamReader, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    while data := await reader.read(MAX_BYTES):
         await call.write(stepio_pb2.IoChunk(data=data))
 
 
-async def _downwards(connection: socket.socket, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
-    loop = asyncio.get_running_loop()
+async def _downwards(writer: asyncio.StreamWriter, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
     while True:
         chunk = await call.read()
         if not isinstance(chunk, stepio_pb2.IoChunk):  # grpc.aio.EOF
             return
-        await loop.sock_sendall(connection, chunk.data)
+        writer.write(chunk.data)
+        await writer.drain()
 
 
-async def _from_stepd(stepd: socket.socket, context: rpc.Context) -> None:
-    loop = asyncio.get_running_loop()
-    while data := await loop.sock_recv(stepd, MAX_BYTES):
+async def _from_stepd(reader: asyncio.StreamReader, context: rpc.Context) -> None:
+    while data := await reader.read(MAX_BYTES):
         await context.write(stepio_pb2.IoChunk(data=data))
 
 
-async def _to_stepd(stepd: socket.socket, chunks: AsyncIterator[stepio_pb2.IoChunk]) -> None:
-    loop = asyncio.get_running_loop()
+async def _to_stepd(writer: asyncio.StreamWriter, chunks: AsyncIterator[stepio_pb2.IoChunk]) -> None:
     async for chunk in chunks:
-        await loop.sock_sendall(stepd, chunk.data)
+        writer.write(chunk.data)
+        await writer.drain()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection once what was written to it has left, or its other side is gone."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_LAST_SECONDS):
+            await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()
+    except OSError:
+        return
 
 
 def io_path(local_socket: Path) -> Path:
