@@ -223,6 +223,7 @@ class Srun:
             on_failure=self._launch_failed,
             on_signal=self._signal,
             look=self._look,
+            again=lambda node: node.attach(self.job_id, int(step["run"]), self.step_id, seconds=2.0),
             signals=self.signals,
         )
         self.session.run()
@@ -257,6 +258,7 @@ class Srun:
             "launch_host": _own_address(),
             "kill_on_bad_exit": bool(self.values.get("kill_on_bad_exit")),
             "submit_line": " ".join(["srun", *self.argv]),
+            "token": os.urandom(12).hex(),
         }
         self._choose_files(request)
         return self._post_step(request, variables)
@@ -265,6 +267,7 @@ class Srun:
         body = submitting.frame("srun", request, b"", variables)
         waited = immediate = self.values.get("immediate") is not None and not self.own_job
         told = False
+        lost_since = 0.0
         while True:
             seconds = 0 if immediate else 50
             try:
@@ -285,6 +288,16 @@ class Srun:
                 word = "still" if told else "temporarily"
                 told = True
                 base.say(f"srun: Job {self.job_id} step creation {word} disabled, retrying ({refused.sentence})")
+                continue
+            except Unavailable as away:
+                # The controller or this host's agent restarts. With its token the request makes one step at most.
+                lost_since = lost_since or time.monotonic()
+                nobody_here = isinstance(away.__cause__, FileNotFoundError)
+                if nobody_here or time.monotonic() - lost_since > _PATIENCE_SECONDS:
+                    raise self._no_step(away) from None
+                if self._signal_came():
+                    raise base.Quit(1, f"srun: Cancelled pending step for job {self.job_id}") from None
+                time.sleep(0.5)
                 continue
             except MusterError as refused:
                 raise self._no_step(refused) from None

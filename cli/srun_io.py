@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _MOST_BUFFERED = 1 << 20
+_AGAIN_SECONDS = 0.5
+_PATIENCE_SECONDS = 60.0
+"""How long an agent that does not answer (it restarts) is tried again."""
 _LOOK_SECONDS = 5.0
 """How often the controller is asked how the step stands while nothing is heard of it."""
 
@@ -38,18 +41,31 @@ class Node:
         self.lost = False
 
     def connect(self, job_id: int, run: int, step_id: int) -> None:
-        """Attach to the step's supervisor there, by the way that this host has.
+        """Attach to the step's supervisor there, by the way that this host has; an agent that restarts is waited for.
 
         Raises:
             Unavailable: the node cannot be reached, or refuses; says why.
         """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                self.attach(job_id, run, step_id)
+                return
+            except Unavailable as problem:
+                # With a cause the connection failed; without one the agent has answered, and meant it.
+                if problem.__cause__ is None or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_AGAIN_SECONDS)
+
+    def attach(self, job_id: int, run: int, step_id: int, *, seconds: float = 90.0) -> None:
+        """Try once to attach, for so long; see `connect`."""
         header: dict[str, Any] = {"job": job_id, "run": run, "step": step_id, "node": self.name}
         path = self.told["io"]
         if self.told["host"] != os.uname().nodename or not path or not os.path.exists(path):
             header["addr"] = self.told["addr"]
             path = client.socket_path() + ".io"
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        connection.settimeout(90.0)
+        connection.settimeout(seconds)
         try:
             connection.connect(path)
             connection.sendall(tinyjson.dumps(header).encode() + b"\n")
@@ -68,6 +84,8 @@ class Node:
             raise Unavailable(f"node {self.name}: {answer['error']}")
         connection.setblocking(False)
         self.connection = connection
+        self.reader = frames.Reader()
+        self.lost = False
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -141,6 +159,7 @@ class Session:
         on_failure: Callable[[Node, str], None],
         on_signal: Callable[[int], None],
         look: Callable[[], list[str] | None],
+        again: Callable[[Node], None],
         signals: int,
     ) -> None:
         """Args:
@@ -153,6 +172,7 @@ class Session:
         on_failure: (node, why its tasks could not be launched).
         on_signal: called with the number of each signal that came.
         look: asks the controller; None: the step is over, else the names of nodes that are lost.
+        again: attaches to a node anew; Unavailable when it cannot.
         signals: reading end of the pipe that signal numbers come through.
         """
         self.nodes = nodes
@@ -164,6 +184,7 @@ class Session:
         self._on_failure = on_failure
         self._on_signal = on_signal
         self._look = look
+        self._again = again
         self._signals = signals
         self.deadline = 0.0
         """Monotonic time at which `expired` is called; 0: none."""
@@ -173,7 +194,7 @@ class Session:
 
     def run(self) -> None:
         """Carry data until every node is done or lost."""
-        heard = time.monotonic()
+        heard = tried = time.monotonic()
         while any(not node.done for node in self.nodes):
             poller = select.poll()
             poller.register(self._signals, select.POLLIN)
@@ -205,10 +226,13 @@ class Session:
             if now - heard >= _LOOK_SECONDS:
                 heard = now
                 self._ask()
+            if now - tried >= _AGAIN_SECONDS:
+                tried = now
+                self._attach_again()
         self._outputs.flush()
 
     def _timeout(self) -> int:
-        wait = _LOOK_SECONDS
+        wait = _AGAIN_SECONDS if any(node.lost and not node.done for node in self.nodes) else _LOOK_SECONDS
         if self.deadline:
             wait = min(wait, max(0.0, self.deadline - time.monotonic()))
         return int(wait * 1000) + 1
@@ -246,6 +270,17 @@ class Session:
             elif kind == frames.DONE:
                 node.done = True
                 node.close()
+
+    def _attach_again(self) -> None:
+        """An agent that was killed while it passed our connection on has dropped it; its tasks go on."""
+        for node in self.nodes:
+            if node.lost and not node.done:
+                try:
+                    self._again(node)
+                except Unavailable:
+                    continue  # the controller says in the end what became of the step
+                if self._stdin < 0:
+                    node.out += frames.pack(frames.STDIN_END, self._stdin_rank)
 
     def _ask(self) -> None:
         lost = self._look()

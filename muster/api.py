@@ -246,6 +246,8 @@ class StepCreateRequest(Message, frozen=True):
     label: bool = False
     unbuffered: bool = False
     submit_line: Annotated[str, Meta(max_length=1048576)] = ""
+    token: Word = ""
+    """Made up by srun for one step: a request whose answer was lost is repeated with it and makes no second step."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ class StepLaunch(msgspec.Struct, frozen=True, omit_defaults=True):
     unbuffered: bool = False
     wait_seconds: int = 0
     launch_host: str = "127.0.0.1"
+    token: str = ""
+    """By which a repeated request for the step is known; empty: none was given."""
 
 
 encode_step_launch = msgspec.msgpack.Encoder().encode

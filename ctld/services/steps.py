@@ -15,7 +15,7 @@ from ctld.core.model import GpuRequest, Job, Settings, Step
 from ctld.core.state import State
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
-from ctld.loops.wire import StepLaunch, encode_step_launch, nodelist
+from ctld.loops.wire import StepLaunch, decode_step_launch, encode_step_launch, nodelist
 from ctld.services import parts
 from ctld.services.door import Call, Right, Route
 from ctld.store.blobs import BlobStore
@@ -64,7 +64,10 @@ class Steps:
         ]
 
     async def create(self, call: Call) -> dict[str, Any]:
-        """Make a step; with ?wait=SECONDS, wait so long for other steps to leave what it needs."""
+        """Make a step; with ?wait=SECONDS, wait so long for other steps to leave what it needs.
+
+        A request with the token of a step that has not ended is answered with that step: its first answer was lost.
+        """
         json, _, environment = parts.split(call.body)
         request = decode(json, StepCreateRequest)
         job_id = _number(call.parts["job"])
@@ -84,7 +87,10 @@ class Steps:
     async def _create(
         self, call: Call, job_id: JobId, request: StepCreateRequest, environment: bytes
     ) -> dict[str, Any]:
-        state = self._store.state
+        made = self._made_before(call, job_id, request.token)
+        if made is not None:
+            await self._store.settled()
+            return self._answer(job_id, made)
         digest, record = self._blobs.put(environment)
         wanted = _step_request(request, digest)
         events, written = self._store.post(
@@ -95,10 +101,23 @@ class Steps:
         assert written is not None
         await written
         step = next(event.step for event in events if isinstance(event, StepCreated))
-        job = state.jobs[job_id]
+        return self._answer(job_id, step)
+
+    def _made_before(self, call: Call, job_id: JobId, token: str) -> Step | None:
+        state = self._store.state
+        if not token or job_id not in state.steps:
+            return None
+        _job(state, job_id, call)
+        for step in state.steps[job_id].values():
+            if step.launch and decode_step_launch(step.launch).token == token:
+                return step
+        return None
+
+    def _answer(self, job_id: JobId, step: Step) -> dict[str, Any]:
+        state = self._store.state
         return {
             "step_id": step.step_id,
-            "run": job.restarts,
+            "run": state.jobs[job_id].restarts,
             "ntasks": step.ntasks,
             "nodes": [self._node(place, step) for place in range(len(step.shares))],
             "nodelist": nodelist(state, step.shares),
@@ -208,6 +227,7 @@ def _step_request(request: StepCreateRequest, environment: bytes) -> StepRequest
         label=request.label,
         unbuffered=request.unbuffered,
         launch_host=request.launch_host or "127.0.0.1",
+        token=request.token,
     )
     return StepRequest(
         name=request.name,
