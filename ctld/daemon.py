@@ -71,6 +71,7 @@ class Controller:
         opened = open_directory(options.state_dir or Path(config.state_dir))
         store = opened.store
         opened.journal.on_failure(service.fail)
+        store.on_failure(service.fail)
         # What was loaded stays: the collector need not walk through it again and again.
         gc.collect()
         gc.freeze()
