@@ -41,8 +41,9 @@ class Demo:
         self._await_end(job)
         self._title("what it wrote")
         output = self._folder / "logs" / f"llm-pretrain-{job}.out"
-        print(f"$ tail -n 12 {output}")
-        print("\n".join(output.read_text().splitlines()[-12:]) + "\n")
+        # All 16 ranks write there; the first one tells the story.
+        print(f"$ grep 'rank 0/' {output} | tail -n 8")
+        print("\n".join([line for line in output.read_text().splitlines() if "rank 0/" in line][-8:]) + "\n")
         self._title("what the controller and accounting know of it")
         self._type("scontrol", "show", "job", job)
         history = self._type("sacct", "-j", job)
