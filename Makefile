@@ -124,6 +124,5 @@ stubs: setup-dev
 	$(python) proto/generate.py --check
 
 clean:
-	@if [ -e .demo ]; then echo "make: a demo cluster may be up: stop it with .venv/bin/muster down, then remove .demo" >&2; exit 1; fi
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
