@@ -28,7 +28,7 @@ _LENGTH = struct.Struct("<I")
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
     "import sys; sys.path[:0] = [sys.argv[1]]; "
-    "from noded.launch.zygote import main; main(int(sys.argv[2]), sys.argv[3])"
+    "from noded.launch.zygote import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
 Begun = Callable[[str, int], None]
@@ -48,6 +48,10 @@ class Zygote:
         self._out = bytearray()
         self._in = bytearray()
         self._closing = False
+        self._lock = -1
+        """Descriptor of the lock while it is ours; -1: the zygote has it."""
+        self._mark = str(spool)
+        """In its command line, so that people see whose zygote (and stepds, which keep the line) a process is."""
 
     @property
     def pid(self) -> int:
@@ -56,29 +60,33 @@ class Zygote:
 
     async def wait_for_former(self) -> None:
         """Return once no zygote of a former agent, and no step that it is just beginning, is left undecided."""
-        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                await asyncio.sleep(0.02)
-        finally:
-            os.close(descriptor)
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            await asyncio.sleep(0.02)
 
     def start(self) -> None:
-        """Start the process."""
+        """Start the process. The lock is taken before: it is held without a gap from here to the zygote's end."""
+        if self._lock < 0:
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # The former zygote's end was read on the socket; its lock goes in the same moment.
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock = self._lock
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _CODE, _ROOT, str(theirs.fileno()), str(self._lock_path)],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-I", "-S", "-c", _CODE, _ROOT, str(theirs.fileno()), str(lock), self._mark],
+            pass_fds=[theirs.fileno(), lock],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             # Away from a terminal's signals, and not ended with the agent's process group.
             start_new_session=True,
         )
         theirs.close()
+        os.close(lock)
+        self._lock = -1
         self._socket = ours
         self._out.clear()
         self._in.clear()
@@ -93,6 +101,9 @@ class Zygote:
         """Let the zygote go; steps that it has begun live on."""
         self._closing = True
         self._let_go()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
         if self._process is not None:
             self._process.wait()
 

@@ -6,13 +6,14 @@ loads neither grpc nor asyncio.
 
 Who is gone when: the socket's end is held by the zygote and, until it has written its pid, by each new stepd. So when
 the agent reads the end of the stream, every step that was begun has its pid on disk. The same holds for the lock on
-`zygote.lock`, for which a restarted agent waits before it looks at the folders.
+`zygote.lock`, for which a restarted agent waits before it looks at the folders. The agent takes the lock and hands it
+over: were it taken here, a zygote whose agent was killed just after starting it could begin steps behind the back of
+the next agent.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import marshal
 import os
@@ -26,10 +27,9 @@ from noded.launch import stepd, stepdir
 _LENGTH = struct.Struct("<I")
 
 
-def main(agent_descriptor: int, lock_path: str) -> None:
-    """Serve the agent until it goes."""
-    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+def main(agent_descriptor: int, lock: int) -> None:
+    """Serve the agent until it goes; `lock` is the descriptor of the lock, which is held."""
+    os.set_inheritable(lock, False)
     agent = socket.socket(fileno=agent_descriptor)
     agent.set_inheritable(False)
     # The kernel reaps for us: nobody waits for a stepd by wait(2).
@@ -93,8 +93,8 @@ def _fork(folder: str, agent: socket.socket, lock: int) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.setsid()
         claimed = stepdir.claim(folder)
-        agent.close()
         os.close(lock)
+        agent.close()
         stepd.main(folder, control)
         os.close(claimed)
     except BaseException:
