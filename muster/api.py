@@ -278,7 +278,7 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     """Read a request's JSON body.
 
     Raises:
-        InvalidInput: no JSON, a missing or unknown field, or a value of the wrong kind.
+        InvalidInput: no JSON, a missing or unknown field, a value of the wrong kind, or a text with a NUL character.
         TooLarge: a text or list over its bound.
     """
     decoder = _DECODERS.get(kind)
@@ -291,7 +291,21 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     except msgspec.DecodeError as error:
         raise InvalidInput(f"the request's body is no JSON: {error}") from None
     assert isinstance(found, kind)
+    if b"\\u0000" in body:  # the one way in which JSON writes it
+        _refuse_nul(found)
     return found
+
+
+def _refuse_nul(found: Message) -> None:
+    """Refuse texts with a NUL character: as path, argument or variable the kernel takes none.
+
+    Scripts and environments are looked at elsewhere, where their bytes are.
+    """
+    for field in found.__struct_fields__:
+        value = getattr(found, field)
+        texts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        if field not in ("script", "environment") and any(isinstance(text, str) and "\0" in text for text in texts):
+            raise InvalidInput(f"field {field} holds a NUL character", "no path, name or argument can have one")
 
 
 def _explained(text: str) -> MusterError:

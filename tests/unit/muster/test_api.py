@@ -52,6 +52,18 @@ def test_a_value_of_the_wrong_kind_names_its_field() -> None:
         decode(body(nice="low"), UpdateJobRequest)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("chdir", "/tmp\0x"), ("script_args", ["a", "b\0"]), ("echo", {"A\0": "1"}), ("echo", {"A": "\0"})],
+)
+def test_a_nul_character_is_refused_by_its_field(field: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=f"field {field} holds a NUL character"):
+        decode(body(**{field: value}), JobRequest)
+    # A backslash and the letters are a text like any other; a script has a sentence of its own elsewhere.
+    assert decode(body(chdir="\\u0000"), JobRequest).chdir == "\\u0000"
+    assert decode(body(script="\0"), JobRequest).script == "\0"
+
+
 def test_what_is_no_json_is_said_to_be_none() -> None:
     with pytest.raises(InvalidInput, match="no JSON"):
         decode(b"{", CancelRequest)
