@@ -145,7 +145,7 @@ class History:
         try:
             return await rpc.call(lambda: stub.Query(query, timeout=QUERY_SECONDS)), ""
         except errors.Unavailable as error:
-            return accounting_pb2.HistoryReply(), error.sentence or "it does not answer"
+            return accounting_pb2.HistoryReply(), error.sentence.partition(";")[0] or "it does not answer"
 
 
 @dataclass(frozen=True, slots=True)

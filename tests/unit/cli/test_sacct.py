@@ -87,9 +87,6 @@ def test_the_default_layout_is_that_of_the_reference(history: Answers) -> None:
 
 def test_no_header_and_brief(history: Answers) -> None:
     the_reference(history)
-    assert history.out("-n", "-b", "-j", "1019") == "1019         CANCELLED+      0:0 \n"[:0] + history.out(
-        "-nb", "-j1019"
-    )
     assert history.out("-nb", "-j", "1019") == "1019         CANCELLED+      0:0 \n"
 
 
