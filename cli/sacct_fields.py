@@ -379,7 +379,7 @@ FIELDS: dict[str, tuple[int, Text]] = {
     "QOS": (10, _job("qos")),
     "QOSRAW": (6, _JOB_ZERO),
     "QOSREQ": (10, _NOTHING),
-    "Reason": (22, _job("reason", "None")),
+    "Reason": (22, _of_job(lambda row: str(row.run.get("state_text") or row.run.get("reason", "None")))),
     "ReqCPUFreq": (10, _FREQUENCY),
     "ReqCPUFreqGov": (13, _FREQUENCY),
     "ReqCPUFreqMax": (13, _FREQUENCY),
