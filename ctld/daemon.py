@@ -30,7 +30,7 @@ from muster.config.render import render_config
 from muster.errors import Denied
 from muster.local_socket import LocalSocket
 from muster.log import set_up
-from muster.service import Service
+from muster.service import Service, raise_open_files
 from muster.v1 import accounting_pb2_grpc, node_pb2, node_pb2_grpc
 from muster.version import VERSION
 
@@ -68,6 +68,7 @@ class Controller:
             log.info("%s:%d: %s has no effect in this release", file, line, key)
         # Threads that write the journal wait for the interpreter's lock while the loop is busy: make that short.
         sys.setswitchinterval(0.001)
+        raise_open_files()
         opened = open_directory(options.state_dir or Path(config.state_dir))
         store = opened.store
         opened.journal.on_failure(service.fail)
@@ -82,8 +83,8 @@ class Controller:
         await store.commit(configure.command(config), at=self._clock.now())
 
         identity = auth.identity_at(options.certificates, "controller", "ctld")
-        followers = FollowersService(store, config.cluster_name)
         accounting_address = options.accounting or _accounting_address(config)
+        followers = FollowersService(store, config.cluster_name, expected=bool(accounting_address))
         past = history.History(store, followers, identity, accounting_address, self._clock)
         door = Door()
         doing = actions.Context(store, dispatcher, self._clock, opened.blobs, service.stopping.set)
