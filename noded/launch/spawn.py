@@ -22,6 +22,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _RLIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
+_ABOVE_ALL_DESCRIPTORS = 1 << 30
 KILL_SECONDS = 60.0
 """How long SIGKILL may take to empty a step before the stepd gives up and says so."""
 
@@ -108,6 +109,8 @@ def start(
                 _write("/proc/self/oom_score_adj", b"0")
             for source, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
                 os.dup2(source, target)
+            os.closerange(3, writing)
+            os.closerange(writing + 1, _ABOVE_ALL_DESCRIPTORS)
             _limit(rlimits or {})
             os.umask(umask)
             user.become()

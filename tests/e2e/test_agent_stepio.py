@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -215,3 +216,32 @@ async def test_another_user_may_not_attach(cluster: World, tmp_path: Path) -> No
     assert json.loads(done.stdout) == {"error": "StepId=1.0 belongs to another user"}
     await controller.order(end_step=[node_pb2.EndStep(job_id=1, run=0, step_id=0, now=True)])
     await controller.result((1, 0, 0))
+
+
+async def test_a_bad_exit_ends_the_other_tasks_when_asked(cluster: World, tmp_path: Path) -> None:
+    controller, make = cluster
+    agent = make()
+    text = 'if [ "$SLURM_PROCID" = 1 ]; then exit 5; fi; sleep 1000'
+    launch = controller.step(1, 0, ["sh", "-c", text], tmp_path, tasks=2, step={"kill_on_bad_exit": True})
+    await controller.launch(launch)
+    srun = await Srun.connect(agent)
+    await srun.greeted()
+    found = await srun.frames()
+    said = b"".join(data for kind, _, data in found if kind == frames.MESSAGE).decode()
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+    line = rf"\[{stamp}\.\d{{3}}\] error: \*\*\* STEP 1\.0 ON n1 CANCELLED AT {stamp} DUE TO TASK FAILURE \*\*\*"
+    assert re.fullmatch(line, said)
+    ended = await controller.result((1, 0, 0))
+    assert [(task.rank, task.status) for task in ended.tasks] == [(0, 15), (1, 5 << 8)]
+
+
+async def test_an_unbuffered_step_writes_to_a_terminal(cluster: World, tmp_path: Path) -> None:
+    controller, make = cluster
+    agent = make()
+    text = "test -t 1 && echo terminal; test -t 2 || echo no terminal >&2"
+    await controller.launch(controller.step(1, 0, ["sh", "-c", text], tmp_path, step={"unbuffered": True}))
+    srun = await Srun.connect(agent)
+    await srun.greeted()
+    found = await srun.frames()
+    assert output(found) == b"terminal\n"
+    assert output(found, frames.STDERR) == b"no terminal\n"
