@@ -1,15 +1,17 @@
 """The life of a daemon: uvloop, signals, readiness for systemd, one TaskGroup.
 
-A daemon is a coroutine function that gets a `Service`. It starts its loops with `service.start`, calls `ready()` when it
-can be used, and waits for `stopping`. The first SIGTERM or SIGINT sets `stopping`; the daemon then finishes what it is
-writing and returns. An exception in any task ends the daemon with exit code 1 and its traceback in the log.
+A daemon is a coroutine function that gets a `Service`. It starts its loops with `service.start`, calls `ready()` when
+it can be used, and waits for `stopping`. The first SIGTERM or SIGINT sets `stopping`; the daemon then finishes what it
+is writing and returns. An exception in any task ends the daemon with exit code 1 and its traceback in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
@@ -52,7 +54,7 @@ class Service:
         _notify(b"READY=1")
 
     def fail(self, error: BaseException) -> None:
-        """End the daemon because of an error noticed outside a task (a thread, a callback)."""
+        """End the daemon because of an error noticed outside a task (a callback); call it in the loop's thread."""
         self._failure = self._failure or error
         self.stopping.set()
 
@@ -62,13 +64,23 @@ class Service:
         return self._failure
 
 
-def run(main: Callable[[Service], Awaitable[None]]) -> int:
+def run(main: Callable[[Service], Awaitable[None]], *, grace_seconds: float = GRACE_SECONDS) -> int:
     """Run a daemon to its end and give its exit code: 0 stopped by a signal, 1 failed (said in the log)."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_live(main))
+        return runner.run(_live(main, grace_seconds))
 
 
-async def _live(main: Callable[[Service], Awaitable[None]]) -> int:
+def raise_open_files() -> None:
+    """Let this process open as many files as the kernel allows it: each waiting caller holds a connection.
+
+    For daemons that start no jobs, which would inherit it.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # above the kernel's own bound: it stays as it is
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _live(main: Callable[[Service], Awaitable[None]], grace_seconds: float) -> int:
     loop = asyncio.get_running_loop()
     failure: BaseException | None = None
     try:
@@ -77,14 +89,13 @@ async def _live(main: Callable[[Service], Awaitable[None]]) -> int:
             loop.add_signal_handler(signal.SIGTERM, service.stopping.set)
             loop.add_signal_handler(signal.SIGINT, service.stopping.set)
             loop.add_signal_handler(signal.SIGHUP, service.reload.set)
-            body = tasks.create_task(_body(main, service))
+            body = tasks.create_task(_body(main, service), name="main")
             await service.stopping.wait()
             _notify(b"STOPPING=1")
-            try:
-                async with asyncio.timeout(GRACE_SECONDS):
-                    await asyncio.shield(body)
-            except TimeoutError:
-                log.error("the daemon did not stop within %d s; its tasks are cancelled", GRACE_SECONDS)
+            # Not awaited itself: its exception is the group's, and would be logged twice.
+            _, late = await asyncio.wait([body], timeout=grace_seconds)
+            if late:
+                service.fail(TimeoutError(f"it did not stop within {grace_seconds:g} s; its tasks are cancelled"))
                 body.cancel()
             service.cancel_loops()
     except BaseExceptionGroup as group:
@@ -94,9 +105,9 @@ async def _live(main: Callable[[Service], Awaitable[None]]) -> int:
                 log.error("%s", error)
             else:
                 log.critical("the daemon ends because of a bug", exc_info=error)
-    if failure is None and service.failure is not None:
-        failure = service.failure
-        log.critical("the daemon ends: %s", failure)
+    if service.failure is not None:
+        failure = failure or service.failure
+        log.critical("the daemon ends: %s", service.failure)
     return 0 if failure is None else 1
 
 
@@ -121,5 +132,9 @@ def _notify(state: bytes) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-        channel.sendto(state, address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.sendto(state, address)
+    except OSError as error:
+        # No reason to end: systemd does by itself what it thinks of a silent daemon.
+        log.warning("cannot notify NOTIFY_SOCKET=%s: %s", address.replace("\0", "@"), error)
