@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from muster.errors import Denied, InvalidInput
 
 ROLES = ("controller", "compute", "accounting")
 _YEARS = 10
+_LONGEST_COMMON_NAME = 64
+"""X.509's bound."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,15 @@ def issue(folder: Path, role: str, name: str) -> Identity:
     """Give a certificate for `role/name` from the authority in `folder`, making it unless it is there."""
     if role not in ROLES:
         raise InvalidInput(f"unknown role {role!r} for a certificate", f"one of {', '.join(ROLES)}")
+    if not _NAME.fullmatch(name) or len(role) + 1 + len(name) > _LONGEST_COMMON_NAME:
+        raise InvalidInput(
+            f"{name[:80]!r} is no name for a certificate",
+            f"letters, digits, dot, dash and underscore, at most {_LONGEST_COMMON_NAME - 1 - len(role)} of them",
+        )
     identity = identity_at(folder, role, name)
     if identity.certificate.exists() and identity.key.exists():
         return identity
-    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    authority_key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
-    if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
-        raise InvalidInput(f"{folder / 'ca.key'} holds no P-256 key")
+    authority, authority_key = _read_authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{role}/{name}")])
     certificate = (
@@ -112,6 +118,22 @@ def peer_of(common_name: str) -> Peer:
     if not slash or role not in ROLES or not name:
         raise Denied(f"the certificate {common_name!r} names no role of this cluster")
     return Peer(role, name)
+
+
+def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot read the authority's file {error.filename}: {error.strerror}",
+            "certificates are made where the authority was made, and ca.key stays there",
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(f"the authority's files in {folder} cannot be read: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InvalidInput(f"{folder / 'ca.key'} holds no P-256 key")
+    return certificate, key
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -144,10 +166,9 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 def _write(path: Path, data: bytes, mode: int) -> None:
     """Write a whole file or none, never readable by others even for a moment."""
     temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    temporary.unlink(missing_ok=True)  # what a crash left may have another mode
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
