@@ -7,7 +7,7 @@ out on the other side as the same class. This is the only module that knows both
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -17,6 +17,9 @@ from muster.auth import Identity, Peer, peer_of, server_name
 
 MAX_MESSAGE_BYTES = 64 << 20
 """Above max_script_size and an environment; gRPC's own default of 4 MiB is below."""
+
+_MOST_TEXT_BYTES = 2_000
+"""A sentence or hint beyond this is cut: a peer drops a call whose metadata is over 8 KiB, and with it the error."""
 
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -58,7 +61,7 @@ def server() -> grpc.aio.Server:
 
 
 def listen(server: grpc.aio.Server, identity: Identity, address: str) -> int:
-    """Bind `host:port` (port 0: any) with mutual TLS and give the port; InvalidInput when it cannot be bound."""
+    """Bind `host:port` (port 0: any) with mutual TLS and give the port; Unavailable when it cannot be bound."""
     key, certificate, authority = identity.read()
     credentials = grpc.ssl_server_credentials(
         [(key, certificate)], root_certificates=authority, require_client_auth=True
@@ -94,18 +97,21 @@ def is_local(context: Context) -> bool:
     return address.startswith(("ipv4:127.", "ipv6:%5B::1%5D", "ipv6:[::1]", "unix:"))
 
 
-async def answer_error(context: Context, error: errors.MusterError) -> None:
-    """End a call with an error of the house."""
+async def answer_error(context: Context, error: errors.MusterError) -> NoReturn:
+    """End a call with an error of the house; raises what gRPC needs to see."""
+    sentence, hint = _bounded(error.sentence), _bounded(error.hint)
     await context.abort(
         _STATUS.get(error.code, grpc.StatusCode.INTERNAL),
-        error.sentence,
+        # For tools that know nothing of our metadata; it counts against the same bound, percent-encoded.
+        sentence[:200].decode("utf-8", "ignore"),
         trailing_metadata=(
             ("muster-code", error.code),
-            ("muster-sentence-bin", error.sentence.encode()),
-            ("muster-hint-bin", error.hint.encode()),
+            ("muster-sentence-bin", sentence),
+            ("muster-hint-bin", hint),
             ("muster-number", str(error.slurm_code)),
         ),
     )
+    raise AssertionError("abort raises")
 
 
 def from_status(error: grpc.aio.AioRpcError) -> errors.MusterError:
@@ -114,7 +120,8 @@ def from_status(error: grpc.aio.AioRpcError) -> errors.MusterError:
     code = metadata.get("muster-code")
     if isinstance(code, str):
         sentence, hint = metadata.get("muster-sentence-bin", b""), metadata.get("muster-hint-bin", b"")
-        return errors.from_wire(code, _text(sentence), _text(hint), int(metadata.get("muster-number", 0) or 0))
+        number = _text(metadata.get("muster-number", ""))
+        return errors.from_wire(code, _text(sentence), _text(hint), int(number) if number.isdecimal() else 0)
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return errors.Unavailable(error.details() or error.code().name.lower())
     return errors.MusterError(error.details() or error.code().name.lower())
@@ -126,6 +133,11 @@ async def call(attempt: Callable[[], Awaitable[Reply]]) -> Reply:
         return await attempt()
     except grpc.aio.AioRpcError as error:
         raise from_status(error) from error
+
+
+def _bounded(text: str) -> bytes:
+    data = text.encode("utf-8", "replace")
+    return data if len(data) <= _MOST_TEXT_BYTES else data[:_MOST_TEXT_BYTES] + b"..."
 
 
 def _text(value: str | bytes) -> str:
