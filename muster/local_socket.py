@@ -21,6 +21,10 @@ BACKLOG = 1024
 MAX_BODY_BYTES = 32 << 20
 """A script of max_script_size, an environment, and room; larger requests are refused by name."""
 
+IDLE_SECONDS = 3600.0
+"""How long a connection may stay open between two requests."""
+CLOSE_SECONDS = 2.0
+
 AnswerCall = Callable[[int, int, str, str, bytes], Awaitable[tuple[int, bytes]]]
 """(uid, gid, method, target, body) -> (HTTP status, JSON); never raises for what a caller did."""
 
@@ -49,32 +53,58 @@ class LocalSocket:
         self._runner: web.ServerRunner | None = None
 
     async def open(self) -> None:
-        """Listen. A socket file that another process left is replaced; the socket is open to every user of the host."""
-        server = web.Server(
-            self._serve, max_field_size=16384, max_line_size=65536, access_log=None, keepalive_timeout=3600.0
-        )
-        self._runner = web.ServerRunner(server)
-        await self._runner.setup()
+        """Listen; the socket is open to every user of the host. A file that a daemon left behind is replaced.
+
+        Raises:
+            InvalidInput: the path cannot be bound; says why.
+            Refused: another daemon listens there.
+        """
+        listening = self._bind()
+        try:
+            server = web.Server(
+                self._serve,
+                max_field_size=16384,
+                max_line_size=65536,
+                access_log=None,
+                keepalive_timeout=IDLE_SECONDS,
+            )
+            self._runner = web.ServerRunner(server, shutdown_timeout=CLOSE_SECONDS)
+            await self._runner.setup()
+            await web.SockSite(self._runner, listening, backlog=BACKLOG).start()
+        except BaseException:
+            listening.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop listening; requests being answered are finished (2 s at most).
+
+        The file stays: to clients it says that a daemon belongs here and will be back (`muster.client`).
+        """
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _bind(self) -> socket.socket:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            if _is_served(self._path):
+                raise errors.Refused(
+                    f"another daemon listens on the socket {self._path}", "stop it, or name another socket"
+                )
             # Bound under a temporary name and renamed, so that clients never find a gap.
             temporary = self._path.with_name(self._path.name + ".new")
             temporary.unlink(missing_ok=True)
             listening.bind(str(temporary))
             temporary.chmod(0o666)
             listening.listen(BACKLOG)
+            listening.setblocking(False)
             temporary.rename(self._path)
         except OSError as error:
             listening.close()
-            raise errors.InvalidInput(f"cannot listen on the socket {self._path}: {error.strerror}") from error
-        listening.setblocking(False)
-        await web.SockSite(self._runner, listening, backlog=BACKLOG).start()
-
-    async def close(self) -> None:
-        """Stop listening; requests being answered are finished (2 s at most)."""
-        if self._runner is not None:
-            self._runner._shutdown_timeout = 2.0
-            await self._runner.cleanup()
+            raise errors.InvalidInput(f"cannot listen on the socket {self._path}: {error.strerror or error}") from error
+        except BaseException:
+            listening.close()
+            raise
+        return listening
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -105,6 +135,19 @@ async def _read(request: web.BaseRequest) -> bytes:
         if len(data) > MAX_BODY_BYTES:
             raise errors.TooLarge(f"the request is more than the {MAX_BODY_BYTES} bytes that are taken")
     return bytes(data)
+
+
+def _is_served(path: Path) -> bool:
+    """Tell whether somebody listens on a socket: a daemon that ended leaves a file that refuses connections."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return True  # its backlog is full
+        except OSError:
+            return False
+    return True
 
 
 def refusal_body(error: errors.MusterError) -> bytes:
