@@ -70,7 +70,10 @@ def call(
     head = f"{method} {path} HTTP/1.1\r\nHost: muster\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
     connection = _connect(timeout_seconds, patience_seconds)
     try:
-        connection.sendall(head.encode() + data)
+        try:
+            connection.sendall(head.encode() + data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it answered and closed before the end of a request that is too large: the answer says so
         status, answer = _receive(connection)
     except OSError as error:
         raise errors.Unavailable(
@@ -111,7 +114,11 @@ def quote(text: str) -> str:
 
 def _connect(timeout_seconds: float, patience_seconds: float | None) -> _socket.socket:
     if patience_seconds is None:
-        patience_seconds = float(os.environ.get("MUSTER_PATIENCE") or 5)
+        text = os.environ.get("MUSTER_PATIENCE") or "5"
+        try:
+            patience_seconds = float(text)
+        except ValueError:
+            raise errors.InvalidInput(f"MUSTER_PATIENCE={text} is no number of seconds") from None
     deadline = time.monotonic() + patience_seconds
     path = socket_path()
     while True:
@@ -149,12 +156,15 @@ def _receive(connection: _socket.socket) -> tuple[int, bytes]:
         got += chunk
     head, _, rest = got.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
-    status = int(lines[0].split()[1])
     length = -1
-    for line in lines[1:]:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
+    try:
+        status = int(lines[0].split()[1])
+        for line in lines[1:]:
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+    except (IndexError, ValueError):
+        raise OSError(0, "the answer is no HTTP: what listens there?") from None
     parts.append(rest)
     size = len(rest)
     while length < 0 or size < length:

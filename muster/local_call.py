@@ -23,18 +23,30 @@ class LocalClient:
         connection = _Connection(str(self._path), self._timeout)
         try:
             connection.request(method, target, None if body is None else json.dumps(body))
-            answer = connection.getresponse()
-            text = answer.read()
-            status = answer.status
+            with connection.getresponse() as answer:
+                if answer.length is None:
+                    # Daemons say how long an answer is; without it one that was cut off looks whole.
+                    raise http.client.IncompleteRead(b"")
+                text = answer.read()
+                status = answer.status
         except OSError as error:
             raise errors.Unavailable(f"cannot reach {self._path}: {error.strerror or error}") from error
+        except http.client.HTTPException as error:
+            raise errors.Unavailable(f"{self._path} answers torn: {type(error).__name__}") from error
         finally:
             connection.close()
-        value: Any = json.loads(text) if text else None
-        if status >= 400:
-            said = value["error"]
-            raise errors.from_wire(said["code"], said["sentence"], said.get("hint", ""), said.get("slurm_code", 0))
-        return value
+        try:
+            value: Any = json.loads(text) if text else None
+        except ValueError as error:
+            raise errors.Unavailable(f"{self._path} answers no JSON: what listens there?") from error
+        if status < 400:
+            return value
+        said = value.get("error") if isinstance(value, dict) else None
+        if not isinstance(said, dict):
+            raise errors.MusterError(f"{self._path} answers with HTTP status {status}")
+        raise errors.from_wire(
+            str(said.get("code")), str(said.get("sentence")), str(said.get("hint", "")), int(said.get("slurm_code", 0))
+        )
 
 
 class _Connection(http.client.HTTPConnection):
