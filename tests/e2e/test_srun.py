@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.errors import Denied
-from tests.e2e.conftest import User, until
+from tests.e2e.conftest import User, acting_as, until
 
 
 def test_runs_one_task_and_gives_its_output(user: User) -> None:
@@ -254,13 +252,3 @@ def test_another_user_can_neither_make_nor_attach_to_a_step(user: User) -> None:
             assert b"error" in connection.recv(4096)
     assert user.state(job) == "RUNNING"
     user.ok("scancel", str(job))
-
-
-@contextlib.contextmanager
-def acting_as(uid: int) -> Iterator[None]:
-    """Be another user as far as the kernel tells the other side of a socket."""
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
