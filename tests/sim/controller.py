@@ -121,7 +121,7 @@ class Controller:
         self.clock: SimClock = cluster.clock
         self.tasks = Tasks()
         self._rng = rng
-        self._streams: set[Stream] = set()
+        self._streams: dict[Stream, None] = {}
         timeline = cluster.timeline
         self.journal = SlowJournal(cluster.disk, timeline, rng)
         state = cluster.disk.restored()
@@ -164,7 +164,7 @@ class Controller:
     def accept(self, stream: Stream) -> None:
         """Take a connection."""
         inbox = _Inbox()
-        self._streams.add(stream)
+        self._streams[stream] = None
         stream.receive[UP] = inbox.put
         stream.ended[UP] = inbox.end
         self.tasks.start(self._serve(stream, inbox))
@@ -189,7 +189,7 @@ class Controller:
         while (message := await inbox.next()) is not None:
             await self.nodes.read(link, message)
         self.links.lost(link)
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
     def _write(self, link: Link, stream: Stream) -> None:
         orders = link.take()
