@@ -21,6 +21,9 @@ def job_environment(launch: Launch, inherited: bytes) -> Environment:
     environment.update({os.fsencode(name): os.fsencode(text) for name, text in _job(launch).items()})
     if launch["step_id"] == BATCH_STEP:
         environment.update({os.fsencode(name): os.fsencode(text) for name, text in _batch(launch).items()})
+        # Hints for MPI's own launchers, so that mpirun inside a job starts its daemons with srun.
+        environment.setdefault(b"HYDRA_BOOTSTRAP", b"slurm")
+        environment.setdefault(b"I_MPI_HYDRA_BOOTSTRAP", b"slurm")
     else:
         environment.update({os.fsencode(name): os.fsencode(text) for name, text in _step(launch).items()})
     _gpus(launch, environment)
@@ -116,9 +119,6 @@ def _batch(launch: Launch) -> dict[str, str]:
         "HOSTNAME": launch["node_name"],
         "SLURM_STEP_ID": step_number(BATCH_STEP),
         "SLURM_STEPID": step_number(BATCH_STEP),
-        # Hints for MPI's own launchers, so that mpirun inside a job starts its daemons with srun.
-        "HYDRA_BOOTSTRAP": "slurm",
-        "I_MPI_HYDRA_BOOTSTRAP": "slurm",
     }
     if launch["job_gpus"]:
         found["SLURM_JOB_GPUS"] = ",".join(map(str, launch["job_gpus"]))

@@ -253,3 +253,14 @@ async def test_a_job_runs_as_its_user(open_folder: Path) -> None:
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (user.pw_uid, user.pw_gid, 0o644)
     assert "Permission denied: going to /tmp instead" in (home / "three.out").read_text()
     assert os.listdir(closed) == []
+
+
+async def test_the_login_environment_is_below_the_submitters(cluster: World, tmp_path: Path) -> None:
+    controller, make = cluster
+    make()
+    environment = b"PATH=/usr/bin:/bin\0SHELL=/own/shell\0"
+    text = "#!/bin/sh\necho $SHELL; echo $HOME; echo $SLURM_GET_USER_ENV\n"
+    await controller.launch(controller.batch(1, text, tmp_path, environment=environment, get_user_env=True))
+    await controller.batch_result(1)
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    assert (tmp_path / "slurm-1.out").read_text().split() == ["/own/shell", home, "1"]

@@ -72,8 +72,9 @@ def test_an_option_adds_its_variables(launch: Launch, more: dict[str, str]) -> N
 
 def test_the_submitters_environment_is_below_ours() -> None:
     inherited = b"PATH=/bin\0HOSTNAME=login1\0TMPDIR=/scratch\0CUDA_VISIBLE_DEVICES=7\0SLURM_RLIMIT_CORE=0\0=x\0A=b=c\0"
+    inherited += b"HYDRA_BOOTSTRAP=ssh\0"
     found = seen(a_launch(), inherited)
-    assert found == {**BATCH, "PATH": "/bin", "TMPDIR": "/scratch", "A": "b=c"}
+    assert found == {**BATCH, "PATH": "/bin", "TMPDIR": "/scratch", "A": "b=c", "HYDRA_BOOTSTRAP": "ssh"}
 
 
 def test_a_steps_tasks_see_the_step_and_their_place() -> None:
