@@ -52,8 +52,19 @@ class Call:
         """Read the body as this type; InvalidInput names the field that is wrong."""
         try:
             return msgspec.json.decode(self.body or b"{}", type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise errors.InvalidInput(f"the request's body is wrong: {error}") from error
+
+    def seconds(self, name: str, *, most: float) -> float:
+        """Read a query's number of seconds, 0 where it is not given, `most` where it is more.
+
+        Raises:
+            InvalidInput: it is no plain number.
+        """
+        text = self.query.get(name) or "0"
+        if not (text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 10):
+            raise errors.InvalidInput(f"{name}={text[:40]!r} is no number of seconds", f"0 to {int(most)}")
+        return min(most, float(text))
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -93,7 +104,8 @@ class Door:
         for route in routes:
             segments = route.pattern.strip("/").split("/")
             if any(segment.startswith("{") for segment in segments):
-                assert all((known, parts) != (route.method, segments) for known, parts, _ in self._patterns)
+                shape = _shape(segments)
+                assert all((known, _shape(parts)) != (route.method, shape) for known, parts, _ in self._patterns)
                 self._patterns.append((route.method, segments, route))
             else:
                 assert (route.method, route.pattern) not in self._fixed
@@ -117,7 +129,7 @@ class Door:
             route, parts = self._find(method, path)
             if route.right is Right.ADMIN and not caller.admin:
                 raise errors.Denied(
-                    "Access/permission denied", f"{method} {path} needs an administrator", slurm_code=2002
+                    "Access/permission denied", f"{method} {path[:200]} needs an administrator", slurm_code=2002
                 )
             if self.closing and method == "POST":
                 raise errors.Unavailable(
@@ -129,7 +141,7 @@ class Door:
             return refusal(error)
         except Exception:
             # A bug, not the caller's doing: one request fails, the daemon and everybody else go on.
-            log.exception("a bug in %s %s", method, target)
+            log.exception("a bug in %s %.200s", method, target)
             return refusal(errors.MusterError("Slurm internal error, contact system administrator", slurm_code=2090))
 
     def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
@@ -142,12 +154,17 @@ class Door:
                 parts = _match(segments, asked)
                 if parts is not None:
                     return candidate, parts
-        raise errors.NotFound(f"there is no route {method} {path[:200]}", "is the command of another version?")
+        raise errors.NotFound(f"there is no route {method[:20]} {path[:200]}", "is the command of another version?")
 
 
 def refusal(error: errors.MusterError) -> Answer:
     """Give the answer that carries an error of the house."""
     return Answer(error.http_status, refusal_body(error))
+
+
+def _shape(segments: list[str]) -> list[str]:
+    """Give a pattern without the names of its variable parts: two of one shape are one route."""
+    return ["{}" if segment.startswith("{") else segment for segment in segments]
 
 
 def _match(segments: list[str], asked: list[str]) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
 from ctld.loops.wire import StepLaunch, decode_step_launch, encode_step_launch, nodelist
 from ctld.services import parts
+from ctld.services.changes import Changes
 from ctld.services.door import Call, Right, Route
 from ctld.store.blobs import BlobStore
 from ctld.store.store import Store
@@ -51,7 +52,7 @@ class Steps:
         self._dispatcher = context.dispatcher
         self._blobs = context.blobs
         self._clock = context.clock
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._changes = Changes()
         self._store.subscribe(self._notice)
 
     def routes(self) -> list[Route]:
@@ -72,8 +73,9 @@ class Steps:
         request = decode(json, StepCreateRequest)
         job_id = _number(call.parts["job"])
         if request.environment:
-            environment = b"".join(entry.encode("utf-8", "surrogateescape") + b"\0" for entry in request.environment)
-        seconds = min(MOST_WAIT_SECONDS, float(call.query.get("wait", "0") or 0))
+            environment = parts.joined(request.environment)
+        parts.check_environment(environment)
+        seconds = call.seconds("wait", most=MOST_WAIT_SECONDS)
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
             try:
@@ -82,15 +84,16 @@ class Steps:
                 left = deadline - asyncio.get_running_loop().time()
                 if refusal.slurm_code != BUSY or left <= 0:
                     raise
-                await self._change_of(job_id, left)
+                await self._changes.of(job_id, left)
 
     async def _create(
         self, call: Call, job_id: JobId, request: StepCreateRequest, environment: bytes
     ) -> dict[str, Any]:
         made = self._made_before(call, job_id, request.token)
         if made is not None:
+            run = self._store.state.jobs[job_id].restarts
             await self._store.settled()
-            return self._answer(job_id, made)
+            return self._answer(run, made)
         digest, record = self._blobs.put(environment)
         wanted = _step_request(request, digest)
         events, written = self._store.post(
@@ -99,9 +102,11 @@ class Steps:
             blobs=[record] if record is not None else (),
         )
         assert written is not None
+        # Before the wait: by its end the job may be at its next run, or gone.
+        run = self._store.state.jobs[job_id].restarts
         await written
         step = next(event.step for event in events if isinstance(event, StepCreated))
-        return self._answer(job_id, step)
+        return self._answer(run, step)
 
     def _made_before(self, call: Call, job_id: JobId, token: str) -> Step | None:
         state = self._store.state
@@ -113,11 +118,11 @@ class Steps:
                 return step
         return None
 
-    def _answer(self, job_id: JobId, step: Step) -> dict[str, Any]:
+    def _answer(self, run: int, step: Step) -> dict[str, Any]:
         state = self._store.state
         return {
             "step_id": step.step_id,
-            "run": state.jobs[job_id].restarts,
+            "run": run,
             "ntasks": step.ntasks,
             "nodes": [self._node(place, step) for place in range(len(step.shares))],
             "nodelist": nodelist(state, step.shares),
@@ -168,28 +173,12 @@ class Steps:
                            slurm_code=2017)  # fmt: skip
         return job, step
 
-    async def _change_of(self, job_id: int, seconds: float) -> None:
-        """Return when a step of the job (or the job) has ended, or after `seconds`."""
-        event = asyncio.Event()
-        waiting = self._waiting.setdefault(job_id, set())
-        waiting.add(event)
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            waiting.discard(event)
-            if not waiting:
-                self._waiting.pop(job_id, None)
-
     def _notice(self, batch: Sequence[tuple[int, Event]]) -> None:
-        if not self._waiting:
+        if not self._changes:
             return
         for _, event in batch:
             if isinstance(event, StepFinished | JobFinished | JobRequeued):
-                for waiting in self._waiting.get(event.job_id, ()):
-                    waiting.set()
+                self._changes.wake(event.job_id)
 
 
 def routes(context: Context) -> list[Route]:

@@ -27,20 +27,15 @@ from ctld.services.names import NameCache
 from ctld.store.ports import BlobPort
 from ctld.store.store import Store
 from muster import hostlist
-from muster.api import MAX_ENVIRONMENT_BYTES, JobRequest, decode
+from muster.api import JobRequest, decode
 from muster.clock import Clock
-from muster.errors import InvalidInput, NotFound, Refused, TooLarge
+from muster.errors import InvalidInput, NotFound, Refused
 from muster.ids import UnixTime
 from muster.slurm_errors import slurm_text
 
-MAX_ENTRIES = 65536
-MAX_ENTRY_BYTES = 131072
-"""What the kernel takes of one variable (MAX_ARG_STRLEN)."""
 ROOM_FOR_EVENT = 4096
 """Bytes that an event takes at most besides what the request brings, for the question whether the disk has room."""
 _CLASS_NUMBERS = itertools.count(1)
-_CHECKED_EACH_BYTES = 16384
-"""From this size on the longest entry is looked for; a smaller environment cannot hold one that is too long."""
 
 
 class Submission:
@@ -63,10 +58,10 @@ class Submission:
         request = decode(json, JobRequest)
         if json is call.body:
             script = request.script.encode()
-            environment = _joined(request.environment)
+            environment = parts.joined(request.environment)
         elif script:
             request = msgspec.structs.replace(request, script=script.decode("utf-8", "surrogateescape"))
-        _check_environment(environment)
+        parts.check_environment(environment)
         caller = call.caller
         names = self._names.known(caller.uid, caller.gid) or await self._names.find(caller.uid, caller.gid)
         settings = self._store.state.settings
@@ -184,46 +179,3 @@ def _submitted(events: Any) -> Job:
     event = events[0]
     assert isinstance(event, JobSubmitted), "a submission begins with the job"
     return event.job
-
-
-def _joined(entries: list[str]) -> bytes:
-    """Join NAME=value entries as the nodes read them, each ended by NUL."""
-    for entry in entries:
-        if "\0" in entry:
-            raise InvalidInput(f"the environment's entry {entry[:40]!r} holds a NUL byte", "no variable can hold one")
-    return b"".join([entry.encode() + b"\0" for entry in entries])
-
-
-def _check_environment(environment: bytes) -> None:
-    """Check that it is NAME=value entries, each ended by NUL, within the bounds."""
-    if not environment:
-        return
-    if len(environment) > MAX_ENVIRONMENT_BYTES:
-        raise TooLarge(
-            slurm_text(2012),
-            f"the environment has {len(environment)} bytes, the bound is {MAX_ENVIRONMENT_BYTES}",
-            slurm_code=2012,
-        )
-    if environment[-1]:
-        raise InvalidInput("the environment's last entry has no NUL behind it", "was the request cut on the way?")
-    entries = environment[:-1].split(b"\0")
-    if len(entries) > MAX_ENTRIES:
-        raise TooLarge(
-            slurm_text(2012), f"the environment has {len(entries)} entries, the bound is {MAX_ENTRIES}", slurm_code=2012
-        )
-    for entry in entries:
-        if entry.find(b"=") < 1:
-            raise InvalidInput(f"the environment's entry {_shown(entry)} is not NAME=value")
-    if len(environment) > _CHECKED_EACH_BYTES:
-        longest = max(entries, key=len)
-        if len(longest) >= MAX_ENTRY_BYTES:
-            raise TooLarge(
-                slurm_text(2012),
-                f"the environment's entry {_shown(longest)} has {len(longest)} bytes, "
-                f"a program can be given {MAX_ENTRY_BYTES - 1}",
-                slurm_code=2012,
-            )
-
-
-def _shown(entry: bytes) -> str:
-    return repr(entry[:40].decode("utf-8", "replace"))

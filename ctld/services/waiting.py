@@ -21,15 +21,14 @@ from ctld.core.model import Job, Ranges
 from ctld.core.ranges import contains, intersection
 from ctld.core.state import State
 from ctld.loops.wire import nodelist
+from ctld.services.changes import Changes
 from ctld.services.door import Call
 from ctld.store.store import Store
-from muster.errors import InvalidInput, Unavailable
+from muster.errors import InvalidInput
 from muster.ids import NO_TASK
 from muster.states import JobState
 
 MOST_SECONDS = 60.0
-MOST_WAITING = 20_000
-"""Calls that may wait at once; more are told to come back."""
 
 _Moving = JobStarted | JobFinished | JobRequeued | NodesReleased | ArrayTasksCancelled
 
@@ -39,8 +38,7 @@ class Waiting:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[int, set[asyncio.Event]] = {}
-        self._count = 0
+        self._changes = Changes()
         store.subscribe(self._notice)
 
     async def wait(self, call: Call) -> dict[str, Any]:
@@ -61,53 +59,28 @@ class Waiting:
             if found[goal] or left <= 0:
                 await self._store.settled()
                 return found
-            await self._change_of(selector.job_id, left)
-
-    async def _change_of(self, job_id: int, seconds: float) -> None:
-        if self._count >= MOST_WAITING:
-            raise Unavailable(f"{MOST_WAITING} calls wait for jobs already", "ask again in a few seconds")
-        happened = asyncio.Event()
-        waiting = self._waiting.setdefault(job_id, set())
-        waiting.add(happened)
-        self._count += 1
-        try:
-            async with asyncio.timeout(seconds):
-                await happened.wait()
-        except TimeoutError:
-            pass  # the caller hears how things stand now
-        finally:
-            self._count -= 1
-            waiting.discard(happened)
-            if not waiting and self._waiting.get(job_id) is waiting:
-                del self._waiting[job_id]
+            await self._changes.of(selector.job_id, left)
 
     def _notice(self, batch: Sequence[tuple[int, Event]]) -> None:
-        if not self._waiting:
+        if not self._changes:
             return
         jobs = self._store.state.jobs
         for _, event in batch:
             if isinstance(event, JobsPurged):
                 for job_id in event.job_ids:
-                    self._wake(job_id)
+                    self._changes.wake(job_id)
             elif isinstance(event, _Moving):
-                self._wake(event.job_id)
+                self._changes.wake(event.job_id)
                 job = jobs.get(event.job_id)
                 if job is not None and job.array_job_id:
-                    self._wake(job.array_job_id)
-
-    def _wake(self, job_id: int) -> None:
-        for happened in self._waiting.get(job_id, ()):
-            happened.set()
+                    self._changes.wake(job.array_job_id)
 
 
 def _asked(call: Call) -> tuple[str, float]:
     goal = {"end": "ended", "start": "started"}.get(call.query.get("for", "end"))
     if goal is None:
         raise InvalidInput(f"a job has no {call.query['for'][:40]!r} to wait for", "ask with for=start or for=end")
-    text = call.query.get("seconds", "0")
-    if not (text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 10):
-        raise InvalidInput(f"seconds={text[:40]!r} is no number of seconds", f"0 to {int(MOST_SECONDS)}")
-    return goal, min(MOST_SECONDS, float(text))
+    return goal, call.seconds("seconds", most=MOST_SECONDS)
 
 
 def _standing(state: State, job_id: int, tasks: Ranges | None) -> dict[str, Any]:

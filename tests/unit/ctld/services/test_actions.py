@@ -208,7 +208,7 @@ async def test_a_signalled_end_counts_as_exit_code_1() -> None:
 
 
 async def test_too_many_waiting_calls_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctld.services.waiting.MOST_WAITING", 1)
+    monkeypatch.setattr("ctld.services.changes.MOST_WAITING", 1)
     controller = Controller()
     controller.submit()
     first = asyncio.ensure_future(controller.call("GET", "/v1/jobs/1/wait?seconds=30"))
