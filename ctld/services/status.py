@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +29,16 @@ def routes(context: Context) -> list[Route]:
     """Give the route."""
 
     async def status(_: Call) -> dict[str, Any]:
-        return _status(context)
+        found = _status(context)
+        await context.store.settled()
+        return found
 
     return [Route("GET", "/v1/status", Right.ANYONE, "cluster", status)]
 
 
 def _status(context: Context) -> dict[str, Any]:
     state, links, journal = context.store.state, context.links, context.store.journal
-    now = time.monotonic()
+    now = links.monotonic()
     nodes = []
     for node in state.nodes:
         pulse = links.pulse(node.index)
