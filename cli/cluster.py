@@ -8,6 +8,7 @@ nodes are node agents of their own, each with its name, port, spool and configur
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pwd
@@ -16,12 +17,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from muster import auth
-from muster.errors import InvalidInput, Refused, Unavailable
+from muster.errors import InvalidInput, MusterError, Refused, Unavailable
 from muster.local_call import LocalClient
 
 SOURCE = Path(__file__).resolve().parent.parent
@@ -30,6 +31,7 @@ LONGEST_SOCKET_PATH = 90
 START_SECONDS = 30.0
 STOP_SECONDS = 25.0
 _STOP_POLL_SECONDS = 0.05
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 
 def default_folder() -> Path:
@@ -69,7 +71,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        if len(str(self.folder / "n" / "node100")) > LONGEST_SOCKET_PATH:
+        if len(os.fsencode(self.folder / "n" / "node100")) > LONGEST_SOCKET_PATH:
             raise InvalidInput(
                 f"the folder {self.folder} has too long a name for sockets in it",
                 "name a shorter one with --dir or MUSTER_HOME",
@@ -94,12 +96,22 @@ class Cluster:
         return self.folder / "log" / f"{daemon}.log"
 
     def plan(self) -> Plan | None:
-        """Give how the cluster was made; None when there is none here."""
+        """Give how the cluster was made; None when there is none here.
+
+        Raises:
+            InvalidInput: cluster.json cannot be read; says why.
+        """
+        path = self.folder / "cluster.json"
         try:
-            text = (self.folder / "cluster.json").read_text()
+            return Plan(**json.loads(path.read_text()))
         except FileNotFoundError:
             return None
-        return Plan(**json.loads(text))
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(
+                f"{path} is not what `muster up` wrote: {error}", "mend it, or name another folder with --dir"
+            ) from error
 
     def make(self, plan: Plan) -> Plan:
         """Write configuration and certificates, unless the folder has a cluster already; give the plan in force."""
@@ -118,7 +130,10 @@ class Cluster:
         auth.issue(certificates, "accounting", "dbd")
         for node in made.node_names:
             auth.issue(certificates, "compute", node)
-        (self.folder / "cluster.json").write_text(json.dumps(asdict(made), indent=1) + "\n")
+        # Last, and whole or not at all: it is what says that there is a cluster here.
+        written = self.folder / "cluster.json.new"
+        written.write_text(json.dumps(asdict(made), indent=1) + "\n")
+        written.replace(self.folder / "cluster.json")
         return made
 
     def _configuration(self, plan: Plan) -> str:
@@ -223,7 +238,7 @@ class Cluster:
             words = (self.folder / "run" / f"{daemon}.pid").read_text().split()
         except FileNotFoundError:
             return 0
-        if len(words) != 2:
+        if len(words) != 2 or not words[0].isdecimal():
             return 0
         pid, birth = int(words[0]), words[1]
         return pid if birth != "0" and _birth(pid) == birth else 0
@@ -235,14 +250,21 @@ class Cluster:
             return True
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
+        if self._gone(daemon, pid, seconds):
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        # Waited for as well: what is started next must not take it for running.
+        self._gone(daemon, pid, STOP_SECONDS)
+        return False
+
+    def _gone(self, daemon: str, pid: int, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self.pid(daemon):
             if time.monotonic() > deadline:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
                 return False
-            _reap(pid)
             time.sleep(_STOP_POLL_SECONDS)
+        _reap(pid)
         return True
 
     def client(self) -> LocalClient:
@@ -255,7 +277,10 @@ class Cluster:
         Raises:
             Unavailable: a daemon did not come up in time; says which, and where its log is.
         """
-        plan = self.make(plan)
+        with self._alone():
+            return self._up(self.make(plan), say)
+
+    def _up(self, plan: Plan, say: Callable[[str], None]) -> Plan:
         say(f"controller: {self.socket}")
         self.start("ctld", plan)
         self._await("ctld", self._answers)
@@ -278,12 +303,29 @@ class Cluster:
         plan = self.plan()
         if plan is None:
             raise Refused(f"there is no cluster in {self.folder}", "`muster up` makes one")
+        with self._alone():
+            self._down(plan, say, keep_jobs)
+
+    def _down(self, plan: Plan, say: Callable[[str], None], keep_jobs: bool) -> None:
         if not keep_jobs and self.pid("ctld"):
             self._cancel_all(say)
         for daemon in reversed(self.daemons(plan)):
             if self.pid(daemon):
                 gentle = self.stop(daemon)
                 say(f"{daemon}: stopped" if gentle else f"{daemon}: killed (it did not stop in {STOP_SECONDS:.0f} s)")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep a second `muster up` or `down` of this folder out: two would start each daemon twice."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("wb") as lock:  # closed in the daemons: Popen passes no descriptor on
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Refused(
+                    f"another `muster up` or `muster down` is at work in {self.folder}", "wait until it has ended"
+                ) from error
+            yield
 
     def _cancel_all(self, say: Callable[[str], None]) -> None:
         try:
@@ -295,7 +337,7 @@ class Cluster:
             deadline = time.monotonic() + STOP_SECONDS
             while self._jobs() and time.monotonic() < deadline:
                 time.sleep(_STOP_POLL_SECONDS)
-        except Unavailable as error:
+        except MusterError as error:
             say(f"jobs cannot be cancelled: {error.sentence}")
 
     def _jobs(self) -> int:
@@ -313,7 +355,11 @@ class Cluster:
             time.sleep(_STOP_POLL_SECONDS)
 
     def _last_line(self, daemon: str) -> str:
-        lines = [line for line in self.log(daemon).read_text(errors="replace").splitlines() if line.strip()]
+        try:
+            text = self.log(daemon).read_text(errors="replace")
+        except OSError:
+            text = ""
+        lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else "no word in its log"
 
     def _answers(self) -> bool:
@@ -347,21 +393,18 @@ def _reap(pid: int) -> None:
 
 
 def _free_ports(names: list[str]) -> dict[str, int]:
-    """Choose ports of the loopback that are free now; the nodes' ones follow each other."""
-    nodes = [name for name in names if name.startswith("node")]
-    others = [name for name in names if name not in nodes]
-    with contextlib.ExitStack() as held:
-        ports = {name: _bind(held, 0) for name in others}
-        for attempt in range(200):
-            base = 20000 + (os.getpid() * 131 + attempt * 977) % 12000
-            with contextlib.ExitStack() as tried:
-                try:
-                    for place, name in enumerate(nodes):
-                        ports[name] = _bind(tried, base + place)
-                except OSError:
-                    continue
-                return ports
-    raise Unavailable(f"no {len(nodes)} free ports in a row on the loopback")
+    """Choose ports of the loopback that are free now, in a row.
+
+    Below the kernel's ephemeral ports: one of those may be some connection's when the daemon comes back for it.
+    """
+    for attempt in range(200):
+        base = _FIRST_PORT + (os.getpid() * 131 + attempt * 977) % (_LAST_PORT - _FIRST_PORT - len(names))
+        with contextlib.ExitStack() as tried:
+            try:
+                return {name: _bind(tried, base + place) for place, name in enumerate(names)}
+            except OSError:
+                continue
+    raise Unavailable(f"no {len(names)} free ports in a row on the loopback")
 
 
 def _bind(held: contextlib.ExitStack, port: int) -> int:

@@ -80,38 +80,40 @@ def _config(cluster: Cluster) -> Check:
 
 def _certificates(cluster: Cluster, plan: Plan) -> Iterator[Check]:
     now = time.time()
+    good = True
     for daemon in cluster.daemons(plan):
         role = {"ctld": "controller", "dbd": "accounting"}.get(daemon, "compute")
         path = cluster.folder / "certs" / f"{role}-{daemon}.crt"
         try:
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
         except (OSError, ValueError) as error:
+            good = False
             yield Check(
                 f"the certificate {path} cannot be read: {error}", True, f"remove {path.parent} and `muster up`"
             )
             continue
         days = (certificate.not_valid_after_utc.timestamp() - now) / 86400
         if days < LEAST_DAYS:
+            good = False
             yield Check(
                 f"{path.name} ends in {days:.0f} days",
                 True,
                 f"remove {path} and its key, then `muster down`, `muster up`",
             )
-    key = cluster.folder / "certs" / "ca.key"
-    if key.exists() and key.stat().st_mode & 0o077:
-        yield Check(f"{key} can be read by others", True, f"chmod 600 {key}")
-    else:
+    for key in sorted((cluster.folder / "certs").glob("*.key")):
+        if key.stat().st_mode & 0o077:
+            good = False
+            yield Check(f"{key} can be read by others", True, f"chmod 600 {key}")
+    if good:
         yield Check("certificates are there and their keys private")
 
 
 def _disk(cluster: Cluster) -> Check:
     free = shutil.disk_usage(cluster.folder).free
     what = f"{free / (1 << 30):.1f} GiB free for the state in {cluster.folder}"
-    return Check(
-        what,
-        free < LEAST_FREE_BYTES,
-        "submissions are refused once 64 MiB are left: make room" * (free < LEAST_FREE_BYTES),
-    )
+    if free < LEAST_FREE_BYTES:
+        return Check(what, True, "submissions are refused once 64 MiB are left: make room")
+    return Check(what)
 
 
 def _daemons(cluster: Cluster, plan: Plan) -> Iterator[Check]:
