@@ -6,10 +6,12 @@ The main loop sleeps in poll(2) on the nodes' connections, standard input and a 
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 import select
 import time
 
+from cli.base import say
 from muster import client, frames, tinyjson
 from muster.errors import Unavailable
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _MOST_BUFFERED = 1 << 20
+_LONGEST_LINE = 1 << 18
+"""Bytes without a newline that are waited for; a longer line is printed in parts."""
 _AGAIN_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
 """How long an agent that does not answer (it restarts) is tried again."""
@@ -78,13 +82,19 @@ class Node:
         except OSError as error:
             connection.close()
             raise Unavailable(f"cannot attach to node {self.name} at {path}: {error.strerror or error}") from error
-        answer = tinyjson.loads(line.decode().strip())
+        try:
+            answer = tinyjson.loads(line.decode())
+        except ValueError:
+            connection.close()
+            raise Unavailable(f"cannot attach to node {self.name} at {path}: the answer is no JSON") from None
         if "error" in answer:
             connection.close()
             raise Unavailable(f"node {self.name}: {answer['error']}")
         connection.setblocking(False)
         self.connection = connection
         self.reader = frames.Reader()
+        # A frame of which the connection before took a part would be torn on this one.
+        self.out.clear()
         self.lost = False
 
     def close(self) -> None:
@@ -102,10 +112,11 @@ class Outputs:
         self._only = {frames.STDOUT: only_out, frames.STDERR: only_err}
         self._width = label_width
         self._partial: dict[tuple[int, int], bytes] = {}
+        self._told = False
         self.unbuffered = False
 
     def put(self, kind: int, rank: int, data: bytes) -> None:
-        """Print what a task wrote, up to its last whole line."""
+        """Print what a task wrote, up to its last whole line; a line beyond a bound is printed in parts."""
         if self._only[kind] not in (-1, rank):
             return
         if self.unbuffered and not self._width:
@@ -114,6 +125,11 @@ class Outputs:
         key = (kind, rank)
         data = self._partial.pop(key, b"") + data
         end = data.rfind(b"\n") + 1
+        if len(data) - end >= _LONGEST_LINE:
+            # Bytes that are no text (a file that is carried): kept, each chunk would be copied onto all before it.
+            if self._width:
+                data += b"\n"  # a label needs a line of its own
+            end = len(data)
         if end < len(data):
             self._partial[key] = data[end:]
         if end:
@@ -129,7 +145,10 @@ class Outputs:
     def _lines(self, kind: int, rank: int, data: bytes) -> None:
         if self._width:
             label = b"%*d: " % (self._width, rank)
-            data = b"".join(label + line for line in data.splitlines(keepends=True))
+            # Not splitlines: a progress bar's carriage return begins no line.
+            lines = data.split(b"\n")
+            ended = [label + line + b"\n" for line in lines[:-1]]
+            data = b"".join([*ended, label + lines[-1]] if lines[-1] else ended)
         self._write(kind, data)
 
     def _write(self, kind: int, data: bytes) -> None:
@@ -140,8 +159,12 @@ class Outputs:
                 view = view[os.write(descriptor, view) :]
             except BlockingIOError:
                 select.select([], [descriptor], [])
-            except OSError:
-                return  # whoever read it has left; the tasks go on
+            except OSError as problem:
+                # Whoever read it has left: the tasks go on. Anything else (a full disk) is said, once.
+                if problem.errno != errno.EPIPE and not self._told:
+                    self._told = True
+                    say(f"srun: error: cannot write the output of tasks: {problem.strerror}")
+                return
 
 
 class Session:
@@ -216,7 +239,9 @@ class Session:
                         self._on_signal(number)
                 elif descriptor in watched:
                     heard = time.monotonic()
-                    self._serve(watched[descriptor], what)
+                    # One that was served before it may have heard that this one is lost.
+                    if watched[descriptor].connection is not None:
+                        self._serve(watched[descriptor], what)
                 else:
                     self._read_stdin()
             now = time.monotonic()
@@ -258,7 +283,15 @@ class Session:
             node.lost = True
             self._ask()
             return
-        for kind, rank, body in node.reader.feed(data):
+        try:
+            heard = list(node.reader.feed(data))
+        except ValueError as problem:
+            self._on_message(f"srun: error: node {node.name}: {problem}")
+            node.close()
+            node.lost = True
+            self._ask()
+            return
+        for kind, rank, body in heard:
             if kind in (frames.STDOUT, frames.STDERR):
                 self._outputs.put(kind, rank, body)
             elif kind == frames.EXITED:
