@@ -496,7 +496,7 @@ class Srun:
 
     def _end_step(self) -> None:
         try:
-            client.call("POST", f"/v1/jobs/{self.job_id}/steps/{self.step_id}/cancel")
+            client.call_retrying("POST", f"/v1/jobs/{self.job_id}/steps/{self.step_id}/cancel")
         except NotFound:
             pass  # it has ended meanwhile
         except MusterError as error:

@@ -56,7 +56,7 @@ class Node:
                 self.attach(job_id, run, step_id)
                 return
             except Unavailable as problem:
-                # With a cause the connection failed; without one the agent has answered, and meant it.
+                # With a cause it could not be reached; without one the agent has answered, and meant it.
                 if problem.__cause__ is None or time.monotonic() >= deadline:
                     raise
             time.sleep(_AGAIN_SECONDS)
@@ -89,7 +89,8 @@ class Node:
             raise Unavailable(f"cannot attach to node {self.name} at {path}: the answer is no JSON") from None
         if "error" in answer:
             connection.close()
-            raise Unavailable(f"node {self.name}: {answer['error']}")
+            away = ConnectionError() if answer.get("away") else None
+            raise Unavailable(f"node {self.name}: {answer['error']}") from away
         connection.setblocking(False)
         self.connection = connection
         self.reader = frames.Reader()

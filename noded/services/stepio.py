@@ -1,9 +1,10 @@
 """Step input and output: srun's connection to the stepd, on this host or through the agent of another.
 
 srun connects to `<socket>.io`, sends one line of JSON, `{"job":..,"run":..,"step":..,"node":name}` (with `"addr":
-"host:port"` for another node's agent), gets one line back, `{"ok":true}` or `{"error":sentence}`, and then speaks
-frames (muster/frames.py) with the stepd. For a step on this host the stepd gets the connection itself; for another one
-the bytes pass unread through a call between the two agents.
+"host:port"` for another node's agent), gets one line back, `{"ok":true}` or `{"error":sentence}` (with `"away":true`
+when that agent cannot be reached: it may be restarting), and then speaks frames (muster/frames.py) with the stepd. For
+a step on this host the stepd gets the connection itself; for another one the bytes pass unread through a call between
+the two agents.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ class StepIo:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 first = grpc.aio.EOF
             if first is grpc.aio.EOF:
-                _refuse(connection, await _why_ended(call, header))
+                sentence, away = await _why_ended(call, header)
+                _refuse(connection, sentence, away=away)
                 return
             connection.sendall(_OK)
             reader, writer = await asyncio.open_unix_connection(sock=connection.dup(), limit=MAX_BYTES)
@@ -233,20 +235,21 @@ async def read_line(connection: socket.socket, watch: Watch) -> bytes:
     return bytes(line)
 
 
-def _refuse(connection: socket.socket, sentence: str) -> None:
+def _refuse(connection: socket.socket, sentence: str, *, away: bool = False) -> None:
+    said = {"error": sentence, "away": True} if away else {"error": sentence}
     # A line fits a fresh socket's buffer; a caller that is gone already needs none.
     with contextlib.suppress(OSError):
-        connection.sendall(json.dumps({"error": sentence}).encode() + b"\n")
+        connection.sendall(json.dumps(said).encode() + b"\n")
 
 
-async def _why_ended(call: grpc.aio.StreamStreamCall, header: Header) -> str:  # type: ignore[type-arg]
+async def _why_ended(call: grpc.aio.StreamStreamCall, header: Header) -> tuple[str, bool]:  # type: ignore[type-arg]
     code, details = await call.code(), await call.details()
     metadata = await call.trailing_metadata()
     failure = grpc.aio.AioRpcError(code, await call.initial_metadata(), metadata, details=details)
     error = rpc.from_status(failure)
     if isinstance(error, errors.Unavailable):
-        return f"the agent of node {header.node} cannot be reached at {header.addr}: {error.sentence}"
-    return error.sentence
+        return f"the agent of node {header.node} cannot be reached at {header.addr}: {error.sentence}", True
+    return error.sentence, False
 
 
 async def _race(one: object, other: object) -> None:
