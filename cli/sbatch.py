@@ -64,7 +64,7 @@ def _run(argv: list[str]) -> int:
         for text in (*found.warnings, *warnings, *more, *_output_warnings(values, request)):
             base.say(f"sbatch: warning: {text}")
     if values.get("verbose"):
-        _say_options(values)
+        submitting.say_options("sbatch", values)
     body = submitting.frame("sbatch", request, script.text.encode("utf-8", "surrogateescape"), variables)
     return _submit(body, values, cluster, exit_error)
 
@@ -201,16 +201,6 @@ def _unwritable(path: str) -> str:
     if not os.path.isdir(folder):
         return f"{folder} is no directory"
     return "" if os.access(folder, os.W_OK | os.X_OK) else f"you cannot write into {folder}"
-
-
-def _say_options(values: dict[str, Any]) -> None:
-    bar = f"sbatch: {'-' * 20} {'-' * 20}"
-    base.say("sbatch: defined options")
-    base.say(bar)
-    for key in sorted(values):
-        base.say(f"sbatch: {key.replace('_', '-'):<20}: {values[key]}")
-    base.say(bar)
-    base.say("sbatch: end of defined options")
 
 
 def _current_folder() -> str:

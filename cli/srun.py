@@ -34,6 +34,10 @@ _JOB_KEYS = (
     "priority", "qos", "signal", "time_limit", "tmp",
 )  # fmt: skip
 """Options that shape an allocation of srun's own."""
+_NOT_FOR_STEPS = (
+    "cpus_per_gpu", "gpus", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "ntasks_per_gpu", "overcommit",
+)  # fmt: skip
+"""Options that the reference also takes for a step inside an allocation; here they shape allocations only."""
 
 
 def main(argv: list[str]) -> int:
@@ -55,6 +59,11 @@ def _run(argv: list[str]) -> int:
         raise base.Quit(code, *wrong.lines) from None
     for warning in warnings:
         base.say(f"srun: warning: {warning}")
+    if values.get("mpi") == "list":
+        base.write("MPI plugin types are...\n\tnone\n")
+        return 0
+    if values.get("verbose"):
+        submitting.say_options("srun", values)
     if not command:
         raise base.fatal("srun", "No command given to execute.")
     return Srun(values, command, argv, given).run()
@@ -67,7 +76,7 @@ def _environment(now: int) -> options.Given:
 class Srun:
     """One invocation."""
 
-    def __init__(self, values: dict[str, Any], command: list[str], argv: list[str], given: Any) -> None:
+    def __init__(self, values: dict[str, Any], command: list[str], argv: list[str], given: options.Given) -> None:
         self.values = values
         self.command = command
         self.argv = argv
@@ -89,6 +98,7 @@ class Srun:
         inside = self.values.get("jobid") or os.environ.get("SLURM_JOB_ID")
         if inside and not self.values.get("test_only"):
             self.job_id = self._existing(str(inside))
+            self._refuse_for_step()
         else:
             self.own_job = True
             refused = self._allocate()
@@ -104,6 +114,18 @@ class Srun:
         if not job.isdecimal():
             raise base.Quit(1, f"srun: error: Unable to confirm allocation for job {job}: Invalid job id specified")
         return int(job)
+
+    def _refuse_for_step(self) -> None:
+        """Refuse what a step would not get. The variables of the surrounding job say what the job has: they pass."""
+        refused = [f"--{self.given.options[key]}" for key in _NOT_FOR_STEPS if key in self.given]
+        if isinstance(self.values.get("nodes"), dict):
+            refused.append("a list of node counts in --nodes")
+        if refused:
+            raise base.Quit(
+                1,
+                *(f"srun: error: {what} is not supported for a step by this release of Muster" for what in refused),
+                "srun: give it to the job, or say what the step gets on each node: --mem, --gpus-per-node",
+            )
 
     def _allocate(self) -> int | None:
         """Get an allocation of our own; an exit code when that ends the command."""
@@ -160,7 +182,7 @@ class Srun:
             if deadline is not None and time.monotonic() >= deadline:
                 self._cancel_job()
                 base.say("srun: error: Unable to allocate resources: Requested nodes are busy")
-                return int(os.environ.get("SLURM_EXIT_IMMEDIATE") or 1)
+                return submitting.error_exit("srun", "SLURM_EXIT_IMMEDIATE")
             if not told and not self.quiet:
                 told = True
                 base.say(f"srun: job {self.job_id} queued and waiting for resources")

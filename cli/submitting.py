@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.1
 
 
-def error_exit(command: str) -> int:
-    """Give the exit code for a refusal: SLURM_EXIT_ERROR, else 1; a value of no use is told."""
-    text = os.environ.get("SLURM_EXIT_ERROR")
+def error_exit(command: str, variable: str = "SLURM_EXIT_ERROR") -> int:
+    """Give the exit code that a variable sets for a refusal, else 1; a value of no use is told."""
+    text = os.environ.get(variable)
     if text is None:
         return 1
     digits = text.strip()
     code = int(digits) & 0xFF if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
     if not code:
-        base.error(command, "SLURM_EXIT_ERROR has zero value")
+        base.error(command, f"{variable} has zero value")
         return 1
     return code
 
@@ -75,7 +75,7 @@ def _not_utf8(command: str, request: Mapping[str, Any]) -> str:
 
 def post(path: str, body: object) -> Any:
     """Ask for a change; a controller that is stopping has taken nothing, so it is asked again while patience lasts."""
-    deadline = time.monotonic() + float(os.environ.get("MUSTER_PATIENCE") or 5)
+    deadline = time.monotonic() + client.patience()
     while True:
         try:
             return client.call("POST", path, body)
@@ -109,6 +109,17 @@ def refusal_lines(command: str, what: str, problem: MusterError) -> list[str]:
     if hint:
         lines.append(f"{command}: {hint}")
     return lines
+
+
+def say_options(command: str, values: Mapping[str, Any]) -> None:
+    """Print what was asked for, as -v does."""
+    bar = f"{command}: {'-' * 20} {'-' * 20}"
+    base.say(f"{command}: defined options")
+    base.say(bar)
+    for key in sorted(values):
+        base.say(f"{command}: {key.replace('_', '-'):<20}: {values[key]}")
+    base.say(bar)
+    base.say(f"{command}: end of defined options")
 
 
 def estimate_line(command: str, found: Mapping[str, Any], *, cluster: str = "") -> str:

@@ -102,6 +102,19 @@ def call_retrying(method: str, path: str, body: Any = None, *, seconds: float = 
             time.sleep(0.2)
 
 
+def patience() -> float:
+    """Give the seconds for which a daemon that restarts is waited for: MUSTER_PATIENCE, else 5.
+
+    Raises:
+        errors.InvalidInput: the variable holds no number.
+    """
+    text = os.environ.get("MUSTER_PATIENCE") or "5"
+    try:
+        return float(text)
+    except ValueError:
+        raise errors.InvalidInput(f"MUSTER_PATIENCE={text} is no number of seconds") from None
+
+
 def quote(text: str) -> str:
     """Percent-encode a value for a path or query."""
     plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~,:"
@@ -113,13 +126,7 @@ def quote(text: str) -> str:
 
 
 def _connect(timeout_seconds: float, patience_seconds: float | None) -> _socket.socket:
-    if patience_seconds is None:
-        text = os.environ.get("MUSTER_PATIENCE") or "5"
-        try:
-            patience_seconds = float(text)
-        except ValueError:
-            raise errors.InvalidInput(f"MUSTER_PATIENCE={text} is no number of seconds") from None
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + (patience() if patience_seconds is None else patience_seconds)
     path = socket_path()
     while True:
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)

@@ -271,15 +271,15 @@ _COMMON = (
     "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "mem-per-gpu",
     "gres", "hold", "input", "job-name", "mem", "mem-per-cpu", "mincpus", "nice", "nodelist", "nodefile",
     "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu", "open-mode", "output",
-    "overcommit", "parsable", "partition", "priority", "propagate", "qos", "quiet", "signal", "test-only",
+    "overcommit", "partition", "priority", "propagate", "qos", "quiet", "signal", "test-only",
     "time", "tmp", "verbose", "version", "help", "usage", "wait", "oversubscribe",
 )
 # What each command acts on in this release. An option of the table that is missing here is parsed, judged and
 # then refused by name: none is accepted and forgotten.
 ACTED: dict[str, tuple[str, ...]] = {
     "sbatch": (
-        *_COMMON, "clusters", "export-file", "get-user-env", "ignore-pbs", "kill-on-invalid-dep", "no-requeue", "requeue",
-        "wrap",
+        *_COMMON, "clusters", "export-file", "get-user-env", "ignore-pbs", "kill-on-invalid-dep", "no-requeue",
+        "parsable", "requeue", "wrap",
     ),
     "srun": (
         *_COMMON, "disable-status", "exact", "immediate", "jobid", "kill-on-bad-exit", "label", "mpi",

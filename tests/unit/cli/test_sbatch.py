@@ -486,3 +486,9 @@ def test_a_controller_that_does_not_come_back_is_given_up(served: Served) -> Non
     done = served.run("sbatch", "--wrap", "true", env={"MUSTER_PATIENCE": "0.3"})
     assert done.code == 1
     assert "Unable to contact slurm controller (connect failure)" in done.err
+
+
+def test_a_patience_that_is_no_number_is_named(served: Served) -> None:
+    done = served.run("sbatch", "--wrap", "true", env={"MUSTER_PATIENCE": "soon"})
+    assert (done.code, done.out) == (1, "")
+    assert "MUSTER_PATIENCE=soon is no number of seconds" in done.err
