@@ -216,16 +216,6 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def group_name(gid: int) -> str:
-    """Give the name of a group, or the number where this host knows none."""
-    import grp
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except (KeyError, OverflowError):
-        return str(gid)
-
-
 def uid_of(text: str) -> int | None:
     """Give the uid of a name or a number (a number need not belong to anybody); None for an unknown name."""
     import pwd
@@ -237,6 +227,25 @@ def uid_of(text: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 0xFFFFFFFF:
         return int(text)
     return None
+
+
+def cluster_line(command: str, asked: str | None, name: str, with_header: bool) -> str:
+    """Give the line that -M puts first: the cluster's name; nothing where -M was not given.
+
+    Raises:
+        Quit: a cluster that is not this one is asked for.
+    """
+    if not asked:
+        return ""
+    for word in asked.split(","):
+        if word not in (name, "all"):
+            raise Quit(
+                1,
+                f"{command}: error: No cluster '{word}' known by database.",
+                f"{command}: this controller speaks for the cluster '{name}' only",
+                f"{command}: fatal: Could not get cluster information",
+            )
+    return f"CLUSTER: {name}\n" if with_header else ""
 
 
 def print_version() -> int:

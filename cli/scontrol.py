@@ -92,9 +92,9 @@ Usage: scontrol [OPTIONS] COMMAND [ARGUMENTS]
 Commands:
   show ENTITY [ID]     config, daemons, hostlist LIST, hostlistsorted LIST, hostnames [LIST], job, licenses, node,
                        partition, reservation, step, topology
-  update KEY=VALUE ... change a job, node or partition
-  hold, release, uhold, requeue, requeuehold, suspend, resume JOBS
-  ping, reconfigure, shutdown, version
+  update KEY=VALUE ... change a job or node
+  hold, release, uhold, requeue, requeuehold JOBS
+  ping, shutdown, version
   write batch_script JOB [FILE|-]
 """
 

@@ -230,4 +230,3 @@ def _memory(which: str, per_cpu: int, per_node: int) -> str:
     if per_cpu:
         return f"{which}MemPerCPU={per_cpu}"
     return f"{which}MemPerNode={per_node or 'UNLIMITED'}"
-

@@ -69,8 +69,8 @@ REASONS = "%20E %9u %19H %N"
 REASONS_LONG = "%20E %12U %19H %6t %N"
 
 USAGE = """\
-Usage: sinfo [-abdelNRrsTv] [-i seconds] [-t states] [-p partition] [-n nodes]
-             [-S fields] [-o format] [-O Format] [-M names] [--federation] [--local]
+Usage: sinfo [-adeFhlNRrsT] [-i seconds] [-t states] [-p partition] [-n nodes]
+             [-S fields] [-o format] [-O Format] [-M names] [--local]
 """
 HELP = """\
 Usage: sinfo [OPTIONS]
@@ -214,14 +214,14 @@ def _page(
         answer = client.call("GET", target)
     except errors.MusterError as problem:
         raise base.refused("slurm_load_partitions", problem, colon=": ") from None
-    prefix = _cluster_line(values.get("M"), answer["cluster"], "h" not in values)
+    prefix = base.cluster_line("sinfo", values.get("M"), answer["cluster"], "h" not in values)
     nodes = [dict(zip(node_fields, row, strict=True)) for row in answer["rows"]]
     partitions = [dict(zip(partition_fields, row, strict=True)) for row in answer["partitions"]]
     names = values.get("p")
     if names:
         wanted = names.split(",")
         partitions = [each for each in partitions if each["name"] in wanted]
-    elif "a" not in values:
+    elif "a" not in values or "hide" in values:
         partitions = [each for each in partitions if not each["hidden"]]
     for each in partitions:
         each["cluster"] = answer["cluster"]
@@ -266,20 +266,6 @@ def _widen(columns: list[output.Column], shown: list[str], rows: list[list[Any]]
         if column.grows and column.field in shown:
             place = shown.index(column.field)
             column.width = max([9, *(len(row[place]) for row in rows)])
-
-
-def _cluster_line(asked: str | None, name: str, with_header: bool) -> str:
-    if not asked:
-        return ""
-    for word in asked.split(","):
-        if word not in (name, "all"):
-            raise base.Quit(
-                1,
-                f"sinfo: error: No cluster '{word}' known by database.",
-                f"sinfo: this controller speaks for the cluster '{name}' only",
-                "sinfo: fatal: Could not get cluster information",
-            )
-    return f"CLUSTER: {name}\n" if with_header else ""
 
 
 if __name__ == "__main__":

@@ -106,11 +106,9 @@ COMPACT_STATES = "pd r s cd ca f to nf pr bf dl oom cg cf rs rd rq rf rh rv si s
 USAGE = """\
 Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]
               [-n name] [-o format] [--only-job-state] [-p partitions]
-              [--qos qos] [--reservation reservation] [--sort fields] [--start]
-              [--step step_id] [-t states] [-u user_name] [--usage]
-              [-L licenses] [-w nodes] [--federation] [--local] [--sibling]
-              [--expand-patterns] [--json=data_parser] [--yaml=data_parser]
-              [-ahjlrsv]
+              [--qos qos] [--sort fields] [--start] [--step step_id]
+              [-t states] [-u user_name] [--usage] [-w nodes] [--local]
+              [--expand-patterns] [-ahjlrs]
 """
 _LONGEST_TARGET = 8000
 """Bytes of a query that goes into the request line; a longer one (many ids) goes into the body."""
@@ -182,7 +180,7 @@ class _Asked:
         if self.query is not None:
             answer = _ask(self.is_steps, {"fields": ",".join(fields), **self.query})
             rows = answer["rows"]
-            prefix = _cluster_line(self.values.get("M"), answer["cluster"], self.with_header)
+            prefix = base.cluster_line("squeue", self.values.get("M"), answer["cluster"], self.with_header)
         _sort(rows, fields, self.order)
         if "id" in fields and not self.is_steps and "SLURM_BITSTR_LEN" not in os.environ:
             _cut_ids(rows, fields.index("id"))
@@ -214,7 +212,7 @@ class _Asked:
             query["states"] = "PENDING"
         elif values.get("t"):
             query["states"] = _states(values["t"] or "")
-        if "a" in values:
+        if "a" in values and "hide" not in values:
             query["all"] = "1"
         if "r" in values:
             query["expand"] = "1"
@@ -391,21 +389,6 @@ def _ask(is_steps: bool, query: dict[str, str]) -> Any:
         if isinstance(problem, errors.InvalidInput) and "ids" in query:
             raise base.Quit(1, f"squeue: error: Invalid job id: {query['ids']}") from None
         raise base.refused("slurm_load_jobs", problem) from None
-
-
-def _cluster_line(asked: str | None, name: str, with_header: bool) -> str:
-    """Give the line that -M puts first; refuse a cluster that is not this one."""
-    if not asked:
-        return ""
-    for word in asked.split(","):
-        if word not in (name, "all"):
-            raise base.Quit(
-                1,
-                f"squeue: error: No cluster '{word}' known by database.",
-                f"squeue: this controller speaks for the cluster '{name}' only",
-                "squeue: fatal: Could not get cluster information",
-            )
-    return f"CLUSTER: {name}\n" if with_header else ""
 
 
 if __name__ == "__main__":
