@@ -265,7 +265,11 @@ def _number(text: str) -> int | None:
 
 
 def _window(values: dict[str, str], with_jobs: bool) -> tuple[int, int]:
-    """Give start and end by the rules of query.md 9.3; an end of 0 is now, by the controller's clock."""
+    """Give start and end; an end of 0 is now, by the controller's clock.
+
+    Without -S the window begins at 00:00 today, with -j at no time at all, and with -s it is this moment; -s together
+    with -S alone is the moment that -S names.
+    """
     now = int(time.time())
     with_states = bool(values.get("s"))
     start = end = 0

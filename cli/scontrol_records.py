@@ -1,4 +1,4 @@
-"""The records of `scontrol show`: lines of KEY=VALUE in Slurm's order (query.md 5)."""
+"""The records of `scontrol show`: lines of KEY=VALUE in Slurm's order."""
 
 from __future__ import annotations
 

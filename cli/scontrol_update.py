@@ -83,8 +83,7 @@ def _match(key: str, keys: tuple[tuple[str, int], ...], word: str) -> str:
     raise base.Quit(1, f"Update of this parameter is not supported: {word}", "Request aborted")
 
 
-# ---- jobs
-# -----------------------------------------------------------------------------------------------------
+# ---- jobs ------------------------------------------------------------------------------------------------------
 
 
 def _update_job(entity: str, name: str, pairs: list[tuple[str, str, str]], quiet: bool) -> int:
@@ -152,8 +151,7 @@ def _limit(text: str) -> dict[str, int]:
     return {"time_limit_change_minutes": -minutes if sign == "-" else minutes}
 
 
-# ---- nodes
-# ----------------------------------------------------------------------------------------------------
+# ---- nodes -----------------------------------------------------------------------------------------------------
 
 
 def _update_node(name: str, pairs: list[tuple[str, str, str]]) -> int:

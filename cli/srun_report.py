@@ -1,4 +1,4 @@
-"""What srun says of its tasks' ends, and the exit code that follows from them (submit.md 8.3)."""
+"""What srun says of its tasks' ends, and the exit code that follows from them."""
 
 from __future__ import annotations
 

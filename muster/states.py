@@ -1,4 +1,4 @@
-"""States of jobs and nodes, and the reasons why a job waits or ended (jobs.md 1-2, query.md 3.2).
+"""States of jobs and nodes, and the reasons why a job waits or ended.
 
 The enums are for daemons; commands get the words on the wire. A job holds one base state and a set of flags (bits
 of a plain int: `enum.Flag` arithmetic costs a microsecond an operation, and this is on the path of every event).
@@ -37,7 +37,7 @@ SPECIAL_EXIT = 16
 STOPPED = 32
 LAUNCH_FAILED = 64
 
-# (bit, long, compact) in the order in which the single-word rendering tests them (jobs.md 1.2).
+# (bit, long, compact) in the order in which the single-word rendering tests them.
 _SINGLE_WORD = (
     (COMPLETING, "COMPLETING", "CG"),
     (CONFIGURING, "CONFIGURING", "CF"),
@@ -72,7 +72,7 @@ def state_compact(state: int, flags: int) -> str:
 
 
 class Reason(StrEnum):
-    """Why a job waits, or why it ended (jobs.md 2). The value is the word that users and tools see."""
+    """Why a job waits, or why it ended. The value is the word that users and tools see."""
 
     NONE = "None"
     PRIORITY = "Priority"

@@ -1,4 +1,4 @@
-"""Trackable resources as text: `cpu=8,mem=32G,node=1,billing=8,gres/gpu=4,gres/gpu:a100=4` (query.md 1).
+"""Trackable resources as text: `cpu=8,mem=32G,node=1,billing=8,gres/gpu=4,gres/gpu:a100=4`.
 
 An amount of memory is in MiB and printed with a unit; all others are plain numbers. Typed GPUs (`gres/gpu:a100`)
 stand beside the generic count of the same devices and are never added to it.

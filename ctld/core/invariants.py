@@ -75,8 +75,7 @@ def check_touched(state: State, event: Event) -> None:
         _check_node(state, node)
 
 
-# ---- one job
-# -------------------------------------------------------------------------------------------------
+# ---- one job ---------------------------------------------------------------------------------------------------
 
 
 def _check_job(state: State, job: Job) -> None:
@@ -145,8 +144,7 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
             )
 
 
-# ---- one node
-# ------------------------------------------------------------------------------------------------
+# ---- one node --------------------------------------------------------------------------------------------------
 
 
 def _check_node(state: State, node: int) -> None:
@@ -181,8 +179,7 @@ def _check_node(state: State, node: int) -> None:
     _require(free.owner[node] < 0 or free.owner[node] in owners, f"{name} is kept for somebody who is not there")
 
 
-# ---- everything derived
-# --------------------------------------------------------------------------------------
+# ---- everything derived ----------------------------------------------------------------------------------------
 
 
 def derived(state: State) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Why a job waits: one typed reason for every pending job, at any time (jobs.md 2.1, scheduling.md 6.3)."""
+"""Why a job waits: one typed reason for every pending job, at any time."""
 
 from __future__ import annotations
 

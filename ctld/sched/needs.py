@@ -1,7 +1,7 @@
 """What a job needs, worked out from its request: how counts of nodes, tasks, CPUs, GPUs and memory combine.
 
-`derive` turns a Request into a Need by the rules of submit.md 6.1, 6.2, 6.5 and scheduling.md 8.3; `amount` says
-what a number of tasks takes on a node of a given kind.
+`derive` turns a Request into a Need by the rules of sbatch(1) and slurm.conf(5); `amount` says what a
+number of tasks takes on a node of a given kind.
 """
 
 from __future__ import annotations

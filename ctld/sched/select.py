@@ -3,7 +3,7 @@
 The choice is canonical: it depends on the view and the demand alone, and ties go to the lower node index.
 
 * One node: lowest weight, then fewest free GPUs, fewest free CPUs (best fit).
-* Several equal shares: best fit over runs of consecutive nodes of equal weight (scheduling.md 8.5).
+* Several equal shares: best fit over runs of consecutive nodes of equal weight.
 * Tasks or GPUs counted for the job: as few nodes as fit, lowest weight first, and the last one the tightest.
 """
 
@@ -148,7 +148,7 @@ def _seed(demand: Demand, alternative: Alternative, fits: list[int]) -> list[int
 
 
 def _by_runs(fits: list[int], wanted: int, cpus: Column, weight: Sequence[int]) -> list[int]:
-    """Take nodes from maximal runs of consecutive nodes of equal weight (scheduling.md 8.5): the lowest weight
+    """Take nodes from maximal runs of consecutive nodes of equal weight: the lowest weight
     first; of runs that suffice the one with the fewest free CPUs, else the one with the most."""
     if len(fits) <= wanted:
         return fits

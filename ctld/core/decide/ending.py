@@ -192,7 +192,7 @@ def _step_ends(  # noqa: PLR0917 - called from two places of this file only
     ended_steps: frozenset[int],
 ) -> tuple[StepRecord, ...]:
     """Records of the batch step and of the numbered steps that are still open: those end with the run."""
-    # Nobody can say what became of tasks on a node that is gone: no exit code then (query.md 9.2).
+    # Nobody can say what became of tasks on a node that is gone: no exit code then.
     status = 0 if end == JobState.NODE_FAIL else TERM
     records: list[StepRecord] = []
     if job.spec.batch:

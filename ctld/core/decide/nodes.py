@@ -1,4 +1,4 @@
-"""Nodes: registration and its checks, silence, and what administrators change (nodes.md 1.3, 2.2, 2.3)."""
+"""Nodes: registration and its checks, silence, and what administrators change."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _UNSUPPORTED = (
 )
 
 
-# ---- registration
-# --------------------------------------------------------------------------------------------
+# ---- registration ----------------------------------------------------------------------------------------------
 
 
 def register_node(state: State, command: RegisterNode, at: UnixTime) -> list[Event]:
@@ -135,8 +134,7 @@ def _judged(state: State, node: Node, facts: NodeFacts, *, rebooted_under_jobs: 
     return new
 
 
-# ---- silence
-# -------------------------------------------------------------------------------------------------
+# ---- silence ---------------------------------------------------------------------------------------------------
 
 
 def lose_nodes(state: State, command: LoseNodes, at: UnixTime) -> list[Event]:
@@ -178,8 +176,7 @@ def _end_runs(state: State, nodes: set[int], at: UnixTime, *, gone: bool) -> lis
     return events
 
 
-# ---- administration
-# ------------------------------------------------------------------------------------------
+# ---- administration --------------------------------------------------------------------------------------------
 
 
 def update_node(state: State, command: UpdateNode, at: UnixTime) -> list[Event]:

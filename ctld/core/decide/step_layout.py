@@ -1,5 +1,4 @@
-"""Where a step's tasks go inside its job: how many on each node, which ranks, which CPUs and GPUs (submit.md
-6.4, 8.1)."""
+"""Where a step's tasks go inside its job: how many on each node, which ranks, which CPUs and GPUs."""
 
 from __future__ import annotations
 

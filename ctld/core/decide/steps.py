@@ -1,4 +1,4 @@
-"""Numbered steps: made inside a running job, cancelled, ended (submit.md 8.1, jobs.md 9)."""
+"""Numbered steps: made inside a running job, cancelled, ended."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ from muster.states import JobState, Reason
 TASK_FAILURE = "TASK FAILURE"
 
 
-# ---- making
-# --------------------------------------------------------------------------------------------------
+# ---- making ----------------------------------------------------------------------------------------------------
 
 
 def create_step(state: State, command: CreateStep, at: UnixTime) -> list[Event]:
@@ -225,8 +224,7 @@ def _share(place: Place, request: StepRequest, tasks: int, cpus_per_task: int, e
     return NodeShare(node=share.node, cpus=cpus, cores=cores, memory_mib=memory, gpus=gpus, tasks=tasks)
 
 
-# ---- ending
-# --------------------------------------------------------------------------------------------------
+# ---- ending ----------------------------------------------------------------------------------------------------
 
 
 def cancel_step(state: State, command: CancelStep, at: UnixTime) -> list[Event]:

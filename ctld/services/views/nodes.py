@@ -97,7 +97,7 @@ class NodeView:
 
 
 def state_words(base: int, flags: int) -> tuple[str, str]:
-    """Give the single word in its long and compact form: `DRAINED*`, `DRAIN*` (query.md 3.2)."""
+    """Give the single word in its long and compact form: `DRAINED*`, `DRAIN*`."""
     star = "*" if flags & NO_RESPOND else ""
     if flags & INVALID:
         return "INVAL", "INVAL"

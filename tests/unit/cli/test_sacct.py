@@ -58,7 +58,7 @@ def history(tmp_path: Path) -> Iterator[Answers]:
 
 
 def the_reference(history: Answers) -> None:
-    """The jobs of query.md 9.2, in no order."""
+    """One job of each kind of end, in no order."""
     one: dict[str, Any] = {"allocated_cpus": 1, "allocated_nodes": 1}
     history.holds(
         a_run(1030, name="trainarr", array_job_id=1020, array_tasks="5-9%2", state="PENDING", ended_at=0,

@@ -1,4 +1,4 @@
-"""What srun says of its tasks' ends, and its exit code (submit.md 8.3)."""
+"""What srun says of its tasks' ends, and its exit code."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def whole(job_id: int, nodes: int, minutes: int, **fields: object) -> Job:
 
 @SIZES
 def test_the_calendar_of_the_specification_as_far_as_one_promise_goes(small: int) -> None:
-    """scheduling.md 7.6: J3 is backfilled, J4 and J5 would cross the promise to J2."""
+    """J3 is backfilled, J4 and J5 would cross the promise to J2."""
     state = a_state(4, cpus=8, gpus=0)
     running(state, whole(1, 2, 60), NodeShare(0, 8, (0, 7)), NodeShare(1, 8, (0, 7)))
     queued(

@@ -56,7 +56,7 @@ def gpu(count: int, name: str = "") -> tuple[GpuRequest, ...]:
     return (GpuRequest(name, count),)
 
 
-# Counts of nodes and tasks (submit.md 6.1).
+# Counts of nodes and tasks.
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_memory_that_is_not_consumable_only_filters() -> None:
     assert [(start.job_id, start.shares[0].memory_mib) for start in made.starts] == [(1, 0), (2, 0)]
 
 
-# GPUs (submit.md 6.2).
+# GPUs.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Each variable that a job's processes see (submit.md 7.1)."""
+"""Each variable that a job's processes see."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def stage() -> Stage:
 
 @pytest.fixture
 def job_id(stage: Stage) -> int:
-    """A job on three nodes with 2 CPUs each, as in the layout examples of submit.md 6.4."""
+    """A job on three nodes with 2 CPUs each."""
     shares = [a_share(node, cpus=2, gpus=(0, 1), memory_mib=1000) for node in range(3)]
     return stage.running(*shares, nodes_min=3)
 

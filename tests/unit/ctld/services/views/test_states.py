@@ -1,4 +1,4 @@
-"""The words for a node's state (query.md 3.2)."""
+"""The words for a node's state."""
 
 from __future__ import annotations
 
