@@ -5,10 +5,7 @@ Commands run as their launchers start them: `python -I -S`, nothing of this proc
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,10 +21,9 @@ from ctld.services.views.routes import Context, routes
 from ctld.store.memory import MemoryJournal
 from ctld.store.store import Store
 from muster.ids import UnixTime
-from muster.local_socket import LocalSocket
 from tests.builders import NOON
+from tests.serving import answering, command_line
 
-SOURCE = Path(__file__).resolve().parents[1]
 CONFIG = (("ClusterName", "cluster"), ("MaxArraySize", "1001"), ("SelectType", "select/cons_tres"))
 
 
@@ -113,11 +109,8 @@ def run(
     command: str, *argv: str, socket: Path, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of cli/ as its launcher does, with this socket."""
-    start = (
-        f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.{command} import main; sys.exit(main(sys.argv[1:]))"
-    )
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start, *argv],
+        command_line(command, *argv),
         input=stdin,
         capture_output=True,
         text=True,
@@ -141,27 +134,10 @@ def served(
     links = links or links_to(state)
     door = door_to(state, links, overlay=overlay, clock=clock)
     path = folder / "sock"
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
 
     async def answer(uid: int, gid: int, method: str, target: str, body: bytes) -> tuple[int, bytes]:
         found = await door.answer(Caller(uid=uid, gid=gid), method, target, body)
         return found.status, found.body
 
-    async def serve() -> None:
-        local = LocalSocket(path, answer)
-        await local.open()
-        ready.set()
-        await stop.wait()
-        await local.close()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert ready.wait(10), "the socket was not opened"
+    with answering(path, answer):
         yield Served(state, links, path, clock)
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()

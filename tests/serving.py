@@ -21,7 +21,7 @@ from ctld.services.door import Door
 from ctld.store.memory import MemoryBlobs, MemoryJournal
 from ctld.store.store import Store
 from muster.clock import SystemClock
-from muster.local_socket import LocalSocket
+from muster.local_socket import AnswerCall, LocalSocket
 from tests.builders import a_state
 
 SOURCE = Path(__file__).resolve().parents[1]
@@ -57,7 +57,7 @@ class Served:
         self.door.add(
             actions.routes(actions.Context(self.store, self.signals, self.clock, self.blobs, self.stopped.set))
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     async def answer(self, uid: int, gid: int, method: str, target: str, body: bytes) -> tuple[int, bytes]:
         self.calls += 1
@@ -65,30 +65,14 @@ class Served:
         answer = await self.door.answer(caller, method, target, body)
         return answer.status, answer.body
 
-    def serve(self, ready: Future[None], done: threading.Event) -> None:
-        async def live() -> None:
-            self._loop = asyncio.get_running_loop()
-            socket = LocalSocket(self.path, self.answer)
-            await socket.open()
-            ready.set_result(None)
-            await asyncio.to_thread(done.wait)
-            await socket.close()
-
-        try:
-            asyncio.run(live())
-        except BaseException as problem:
-            if not ready.done():
-                ready.set_exception(problem)
-            raise
-
     def do(self, action: Callable[[], Result]) -> Result:
         """Run a function in the controller's loop."""
-        assert self._loop is not None
+        assert self.loop is not None
 
         async def act() -> Result:
             return action()
 
-        return asyncio.run_coroutine_threadsafe(act(), self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(act(), self.loop).result(20)
 
     def post(self, *commands: Command) -> None:
         """Commit commands, as a node or the scheduler would."""
@@ -113,12 +97,9 @@ class Served:
         self, command: str, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
         """Begin to run `cli/COMMAND.py`, or with `scontrol_actions:run` that function with a keyword."""
-        module, _, function = command.partition(":")
-        call = "run(sys.argv[1], sys.argv[2:], False)" if function else "main(sys.argv[1:])"
-        code = f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.{module} import {function or 'main'}"
         surroundings = {"PATH": os.environ.get("PATH", "/bin:/usr/bin"), "HOME": "/", "MUSTER_SOCKET": str(self.path)}
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"{code}; sys.exit({call})", *words],
+            command_line(command, *words),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -148,21 +129,52 @@ class Ran:
     __hash__ = None  # type: ignore[assignment]
 
 
+def command_line(command: str, *words: str) -> list[str]:
+    """Give what a launcher runs for `cli/COMMAND.py`, or with `scontrol_actions:run` that function with a keyword."""
+    module, _, function = command.partition(":")
+    call = "run(sys.argv[1], sys.argv[2:], False)" if function else "main(sys.argv[1:])"
+    code = f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; from cli.{module} import {function or 'main'}"
+    return [sys.executable, "-I", "-S", "-c", f"{code}; sys.exit({call})", *words]
+
+
 @contextmanager
-def serving(folder: Path, state: State | None = None) -> Iterator[Served]:
-    """Serve until the block ends; the thread must have ended by itself then."""
-    served = Served(folder / "sock", state if state is not None else a_state())
-    ready: Future[None] = Future()
+def answering(path: Path, answer: AnswerCall) -> Iterator[asyncio.AbstractEventLoop]:
+    """Serve a local socket in a thread, and give its loop; the thread must have ended by itself after the block."""
+    ready: Future[asyncio.AbstractEventLoop] = Future()
     done = threading.Event()
-    thread = threading.Thread(target=served.serve, args=(ready, done))
+
+    async def live() -> None:
+        socket = LocalSocket(path, answer)
+        await socket.open()
+        ready.set_result(asyncio.get_running_loop())
+        await asyncio.to_thread(done.wait)
+        await socket.close()
+
+    def serve() -> None:
+        try:
+            asyncio.run(live())
+        except BaseException as problem:
+            if not ready.done():
+                ready.set_exception(problem)
+            raise
+
+    thread = threading.Thread(target=serve)
     thread.start()
     try:
-        ready.result(20)
-        yield served
+        yield ready.result(20)
     finally:
         done.set()
         thread.join(20)
     assert not thread.is_alive(), "the controller's thread goes on"
+
+
+@contextmanager
+def serving(folder: Path, state: State | None = None) -> Iterator[Served]:
+    """Serve a controller's changing side until the block ends."""
+    served = Served(folder / "sock", state if state is not None else a_state())
+    with answering(served.path, served.answer) as loop:
+        served.loop = loop
+        yield served
 
 
 def until(condition: Callable[[], object], seconds: float = 20.0) -> None:

@@ -113,7 +113,7 @@ def test_a_pid_of_another_process_does_not_count(staged: Staged) -> None:
     assert staged.pid("ctld") == pid != os.getpid()
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "12", "x y", "999999999 5", f"{os.getpid()} 0"])
+@pytest.mark.parametrize("text", ["", "garbage", "12", "x y", "999999999 5", "1 0"])
 def test_a_pid_file_that_says_nothing_counts_as_none(staged: Staged, text: str) -> None:
     staged.make(Plan(nodes=1))
     (staged.folder / "run" / "ctld.pid").write_text(text)
