@@ -29,6 +29,7 @@ from bench.measure import (
     wall_ms,
 )
 from cli.cluster import Cluster, Plan
+from muster.errors import MusterError
 
 EIGHT = Plan(nodes=8, cpus=64, memory_mib=262144, gpus="", accounting=True)
 MIB = 1 << 20
@@ -166,7 +167,7 @@ def _submissions(quick: bool, socket: Callable[[Cluster], Path], *, relay: bool)
 def _known(made: Cluster) -> set[int] | None:
     try:
         rows = made.client().call("GET", "/v1/jobs?fields=job_id")["rows"]
-    except Exception:
+    except MusterError:
         return None
     return {int(row[0]) for row in rows}
 
@@ -218,7 +219,7 @@ def _deep_queue(quick: bool) -> Taken:
             until(lambda: not made.pid("ctld"), "ctld is dead")
             began = time.perf_counter()
             made.start("ctld", kept)
-            until(lambda: _pings(made), "ctld answers", pause=0.01)
+            until(made.answers, "ctld answers", pause=0.01)
             restarts.append(time.perf_counter() - began)
             note(f"restart to answering: {restarts[-1]:.2f} s")
     return Taken(
@@ -240,14 +241,6 @@ def _squeue(environment: dict[str, str], count: int) -> float:
     if lines < count:
         raise SystemExit(f"bench: squeue showed {lines} of {count} jobs")
     return took
-
-
-def _pings(made: Cluster) -> bool:
-    try:
-        made.client().call("GET", "/v1/jobs?fields=job_id&ids=1")
-    except Exception:
-        return False
-    return True
 
 
 FIGURES = {

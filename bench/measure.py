@@ -157,7 +157,7 @@ def cluster(plan: Plan, *, only_controller: bool = False) -> Iterator[Cluster]:
         if only_controller:
             plan = made.make(plan)
             made.start("ctld", plan)
-            until(lambda: made.socket.exists() and _answers(made), "the controller answers")
+            until(made.answers, "the controller answers")
         else:
             made.up(plan, lambda line: None)
         yield made
@@ -167,14 +167,6 @@ def cluster(plan: Plan, *, only_controller: bool = False) -> Iterator[Cluster]:
             for daemon in reversed(made.daemons(known)):
                 made.stop(daemon)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _answers(made: Cluster) -> bool:
-    try:
-        made.client().call("GET", "/v1/ping")
-    except Exception:
-        return False
-    return True
 
 
 def until(condition: Callable[[], bool], what: str, *, seconds: float = 120.0, pause: float = 0.02) -> None:

@@ -271,6 +271,14 @@ class Cluster:
         """Give a client of the controller's socket."""
         return LocalClient(self.socket)
 
+    def answers(self) -> bool:
+        """Tell whether the controller answers calls."""
+        try:
+            self.client().call("GET", "/v1/ping")
+        except Unavailable:
+            return False
+        return True
+
     def up(self, plan: Plan, say: Callable[[str], None]) -> Plan:
         """Make what is missing, start what does not run, and return when every node is in the queue's service.
 
@@ -283,7 +291,7 @@ class Cluster:
     def _up(self, plan: Plan, say: Callable[[str], None]) -> Plan:
         say(f"controller: {self.socket}")
         self.start("ctld", plan)
-        self._await("ctld", self._answers)
+        self._await("ctld", self.answers)
         if plan.accounting:
             say(f"accounting: {plan.database or self.folder / 'accounting.db'}")
             self.start("dbd", plan)
@@ -361,13 +369,6 @@ class Cluster:
             text = ""
         lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else "no word in its log"
-
-    def _answers(self) -> bool:
-        try:
-            self.client().call("GET", "/v1/ping")
-        except Unavailable:
-            return False
-        return True
 
     def _registered(self, node: str) -> bool:
         found = self.client().call("GET", "/v1/status")
