@@ -199,7 +199,7 @@ def _check(options: Options) -> None:
 
 
 def _cgroups(options: Options) -> tuple[Cgroups, v2.CgroupsV2 | None]:
-    found = v2.find(options.name, options.cgroup)
+    found = v2.find(options.name, options.spool, options.cgroup)
     if isinstance(found, str):
         return NoCgroups(found), None
     return found, found

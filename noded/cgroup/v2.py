@@ -1,8 +1,8 @@
 """Control groups, version 2: a folder for each step, so that nothing that it begins can leave it.
 
-`<mount>/muster/<node>/` has `stepds`, where the stepds live, and `job_<J>/step_<S>` with the processes of users only.
-The mount is a pure tree at /sys/fs/cgroup, or the unified one of a hybrid host. This release uses them to find and to
-end processes; it sets no limits (said in `limits_off`).
+`<mount>/muster/<node>-<mark of its spool>/` has `stepds`, where the stepds live, and `job_<J>/step_<S>` with the
+processes of users only. The mount is a pure tree at /sys/fs/cgroup, or the unified one of a hybrid host. This release
+uses them to find and to end processes; it sets no limits (said in `limits_off`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 log = logging.getLogger("noded.cgroup")
@@ -23,7 +24,7 @@ class CgroupsV2:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        """`<mount>/muster/<node>`."""
+        """`<mount>/muster/<node>-<mark>`."""
         (root / "stepds").mkdir(parents=True, exist_ok=True)
 
     def create(self, job_id: int, step_id: int) -> str:
@@ -68,11 +69,13 @@ class CgroupsV2:
                 folder.rmdir()
 
 
-def find(name: str, asked: str) -> CgroupsV2 | str:
+def find(name: str, spool: Path, asked: str) -> CgroupsV2 | str:
     """Find a version 2 tree that this process can write, and make the node's part of it.
 
     Args:
         name: of the node.
+        spool: its spool, which no other node of this host has: two clusters may have a node of the same name, and jobs
+            of the same number.
         asked: `auto`, `off`, or the folder to use in place of a mount (one that was delegated).
 
     Returns:
@@ -86,10 +89,14 @@ def find(name: str, asked: str) -> CgroupsV2 | str:
         if not os.path.exists(f"{mount}/cgroup.procs") or not _is_v2(mount):
             continue
         try:
-            return CgroupsV2(Path(mount, "muster", name))
+            return CgroupsV2(Path(mount, "muster", f"{name}-{_mark(spool)}"))
         except OSError as error:
             return f"{mount} cannot be written: {error.strerror}"
     return "no control group tree of version 2 was found" + (f" at {asked}" if asked != "auto" else "")
+
+
+def _mark(spool: Path) -> str:
+    return blake2b(os.fsencode(spool), digest_size=4).hexdigest()
 
 
 def _is_v2(folder: str) -> bool:
