@@ -33,7 +33,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.so_reuseport", 0),
     # A lost peer is dialled again soon: a restarted controller must not wait for a two-minute back-off.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # This one bounds the time for connecting, too: a TLS handshake on a busy host takes its time.
+    ("grpc.min_reconnect_backoff_ms", 20_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # Several virtual nodes live on one host: each channel has its own connection.
     ("grpc.use_local_subchannel_pool", 1),
