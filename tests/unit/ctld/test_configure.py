@@ -1,0 +1,71 @@
+"""The configuration's records as the core's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctld import configure
+from ctld.core.commands import ApplyConfig
+from ctld.core.model import UNLIMITED
+from muster.config.load import load
+
+
+def applied(folder: Path, *lines: str) -> ApplyConfig:
+    file = folder / "muster.conf"
+    file.write_text("\n".join(["ClusterName=c", "SlurmctldHost=h", *lines, ""]))
+    return configure.command(load(file))
+
+
+def test_nodes_stand_in_natural_order_and_partitions_name_them_by_place(tmp_path: Path) -> None:
+    command = applied(
+        tmp_path,
+        "GresTypes=gpu",
+        "NodeName=n10 CPUs=2 RealMemory=500 Gres=gpu:a100:2",
+        "NodeName=n9 CPUs=4 Features=fast",
+        "PartitionName=p Nodes=n10 MaxTime=60",
+        "PartitionName=q Nodes=ALL Default=YES",
+    )
+    assert [(node.name, node.cpus, node.gpus) for node in command.nodes] == [
+        ("n9", 4, ()),
+        ("n10", 2, ("a100", "a100")),
+    ]
+    assert command.nodes[0].features == ("fast",)
+    assert [(part.name, part.nodes, part.default, part.max_minutes) for part in command.partitions] == [
+        ("p", (1,), False, 60),
+        ("q", (0, 1), True, UNLIMITED),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("", 120),
+        ("AuthInfo=cred_expire=30", 30),
+        ("SchedulerParameters=requeue_delay=0", 0),
+        ("SchedulerParameters=requeue_delay=7", 7),
+    ],
+)
+def test_a_requeued_job_waits_as_long_as_was_said(tmp_path: Path, line: str, seconds: int) -> None:
+    command = applied(tmp_path, line, "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
+    assert command.settings.requeue_delay_seconds == seconds
+
+
+def test_words_of_long_keys_reach_the_settings(tmp_path: Path) -> None:
+    command = applied(
+        tmp_path,
+        "SchedulerParameters=max_script_size=1000",
+        "DependencyParameters=kill_invalid_depend",
+        "SelectTypeParameters=CR_Core_Memory",
+        "NodeName=n1 CPUs=1",
+        "PartitionName=p Nodes=ALL",
+    )
+    found = command.settings
+    assert (found.cluster, found.max_script_bytes) == ("c", 1000)
+    assert (found.kill_invalid_depend, found.memory_consumable) == (True, True)
+
+
+def test_memory_is_not_counted_where_cores_alone_are(tmp_path: Path) -> None:
+    command = applied(tmp_path, "SelectTypeParameters=CR_Core", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
+    assert (command.settings.memory_consumable, command.settings.max_script_bytes) == (False, 4 << 20)
