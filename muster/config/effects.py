@@ -7,8 +7,8 @@ nobody believes a limit or a priority to hold that does not. A field is added he
 from __future__ import annotations
 
 _GLOBALS = """
-cluster_name controllers slurmctld_addr controller_ports state_dir slurmd_timeout_seconds auth_info
-disable_root_jobs scheduler_parameters select_type select_type_parameters over_time_limit_minutes
+cluster_name controllers controller_ports state_dir slurmd_timeout_seconds auth_info
+disable_root_jobs scheduler_parameters select_type_parameters over_time_limit_minutes
 enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib gres_types
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
 max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
@@ -27,11 +27,19 @@ def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mi
 
 GLOBALS = frozenset(_GLOBALS.split())
 """Fields of global keys. Spool, port and process tracking are what `muster up` gives the agents that it starts."""
+OPTIONS = {
+    "auth_info": frozenset(("cred_expire",)),
+    "dependency_parameters": frozenset(("kill_invalid_depend",)),
+    "scheduler_parameters": frozenset(("max_script_size", "requeue_delay")),
+}
+"""Of keys that hold options, those that change something."""
 NODES = frozenset(_NODES.split())
 """Fields of NodeName lines."""
 PARTITIONS = frozenset(_PARTITIONS.split())
 """Fields of PartitionName lines."""
 NOT_YET: frozenset[str] = frozenset()
 """Of files that are read and checked only: gres.conf, cgroup.conf, topology.conf."""
-NEUTRAL = frozenset(("no", "none", "off", "0", "normal", "basic", "flat", "builtin", "infinite", "unlimited"))
+NEUTRAL = frozenset((
+    "no", "none", "off", "0", "normal", "basic", "flat", "builtin", "infinite", "unlimited", "cons_tres", "cons_res",
+))  # fmt: skip
 """Values that ask for nothing beyond what happens anyway."""

@@ -50,6 +50,11 @@ class Globals:
         acted_on = given.key.field in effects.GLOBALS or name in OLD_CONTROLLERS
         if not acted_on and given.text and given.text.rpartition("/")[2].lower() not in effects.NEUTRAL:
             self._problems.unused(name, place)
+        known = effects.OPTIONS.get(given.key.field)
+        if known is not None and isinstance(given.value, dict):
+            for option in given.value:
+                if option not in known:
+                    self._problems.unused(f"{name}={option}", place)
         if name in self._several:
             if given.text:
                 self._several[name].append(given)

@@ -167,6 +167,12 @@ def test_known_keys_without_effect_are_listed_with_their_place() -> None:
     assert config.raw["TreeWidth"] == "32"
 
 
+def test_options_and_values_without_effect_are_listed_one_by_one() -> None:
+    config = config_with("SchedulerParameters=bf_window=4320,requeue_delay=5\nSelectType=select/linear\n")
+    assert [key for key, _, _ in config.without_effect] == ["SchedulerParameters=bf_window", "SelectType"]
+    assert config_with("SelectType=select/cons_tres\n").without_effect == ()
+
+
 def test_obsolete_keys_are_told_once_and_ignored() -> None:
     config = config_with("FastSchedule=1\nLaunchType=launch/slurm\n")
     assert config.warnings == (
