@@ -1,4 +1,4 @@
-"""The user API's types: what clients send to the controller, and the form of an error answer.
+"""The user API's types: what clients send to the controller.
 
 For daemons only; commands write their JSON by hand. Unknown fields are errors, so that no option is accepted and
 forgotten, and every text and list has a bound. `decode` turns what does not fit into one sentence that names the
@@ -76,8 +76,6 @@ class JobRequest(Message, frozen=True):
     gpus_per_task: Text | None = None
     gres: Text | None = None
     hold: bool | None = None
-    immediate: Count | None = None
-    """Seconds within which the job must start, or it is cancelled."""
     input: Text | None = None
     job_name: Word | None = None
     kill_on_invalid_dep: bool | None = None
@@ -248,26 +246,6 @@ class StepCreateRequest(Message, frozen=True):
     submit_line: Annotated[str, Meta(max_length=1048576)] = ""
     token: Word = ""
     """Made up by srun for one step: a request whose answer was lost is repeated with it and makes no second step."""
-
-
-class ErrorBody(msgspec.Struct, frozen=True):
-    """What went wrong; see `muster.errors`."""
-
-    code: str
-    sentence: str
-    hint: str = ""
-    slurm_code: int = 0
-
-
-class ErrorAnswer(msgspec.Struct, frozen=True):
-    """The body of every answer that is no success."""
-
-    error: ErrorBody
-
-
-def error_answer(error: MusterError) -> ErrorAnswer:
-    """Make the answer that says this error."""
-    return ErrorAnswer(ErrorBody(error.code, error.sentence, error.hint, error.slurm_code))
 
 
 Body = TypeVar("Body", bound=Message)

@@ -29,6 +29,10 @@ class MusterError(Exception):
     def __str__(self) -> str:
         return f"{self.sentence} ({self.hint})" if self.hint else self.sentence
 
+    def parts(self) -> dict[str, str | int]:
+        """Give what an answer in JSON says of it; `muster.client` makes the same error of that."""
+        return {"code": self.code, "sentence": self.sentence, "hint": self.hint, "slurm_code": self.slurm_code}
+
 
 class InvalidInput(MusterError):
     """The text, option, file or request itself is wrong; asking again unchanged cannot help."""

@@ -152,8 +152,7 @@ def _is_served(path: Path) -> bool:
 
 def refusal_body(error: errors.MusterError) -> bytes:
     """Give the JSON that carries an error of the house to a client."""
-    said = {"code": error.code, "sentence": error.sentence, "hint": error.hint, "slurm_code": error.slurm_code}
-    return msgspec.json.encode({"error": said})
+    return msgspec.json.encode({"error": error.parts()})
 
 
 def peer_of(protocol: RequestHandler) -> tuple[int, int, int]:

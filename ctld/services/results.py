@@ -29,12 +29,4 @@ def _one(result: Result) -> dict[str, Any]:
     problem = result.problem
     if problem is None:
         return {"id": result.text}
-    return {
-        "id": result.text,
-        "error": {
-            "code": problem.code,
-            "sentence": problem.sentence,
-            "hint": problem.hint,
-            "slurm_code": problem.slurm_code,
-        },
-    }
+    return {"id": result.text, "error": problem.parts()}

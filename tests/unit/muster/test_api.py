@@ -10,7 +10,6 @@ from muster.api import (
     NodeSizes,
     UpdateJobRequest,
     decode,
-    error_answer,
 )
 from muster.errors import InvalidInput, Refused, TooLarge
 
@@ -70,10 +69,9 @@ def test_what_is_no_json_is_said_to_be_none() -> None:
 
 
 def test_an_error_becomes_an_answer_with_its_number() -> None:
-    answer = error_answer(Refused("Job has already finished", "ask sacct", slurm_code=2084)).error
-    assert (answer.code, answer.sentence, answer.hint, answer.slurm_code) == (
-        "REFUSED",
-        "Job has already finished",
-        "ask sacct",
-        2084,
-    )
+    assert Refused("Job has already finished", "ask sacct", slurm_code=2084).parts() == {
+        "code": "REFUSED",
+        "sentence": "Job has already finished",
+        "hint": "ask sacct",
+        "slurm_code": 2084,
+    }
