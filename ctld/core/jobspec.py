@@ -96,6 +96,7 @@ def from_request(
         export=request.export if request.export.upper() != "ALL" else "",
         get_user_env=request.get_user_env,
         echo=dict(request.echo),
+        tasks_given=_tasks_given(request),
     )
     priority = LARGEST_PRIORITY if request.priority == "TOP" else request.priority
     return Submit(
@@ -107,6 +108,12 @@ def from_request(
         priority=priority,
         array_limit=array_limit,
     )
+
+
+def _tasks_given(request: JobRequest) -> bool:
+    """Tell whether the request says how many tasks there are; `shape` fills in what it does not say."""
+    by_gpus = request.gpus and request.gpus_per_task
+    return bool(request.ntasks or request.ntasks_per_node or request.ntasks_per_gpu or by_gpus)
 
 
 # ---- the shape

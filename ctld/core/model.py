@@ -148,6 +148,8 @@ class JobSpec(Record, frozen=True):
     get_user_env: bool = False
     echo: dict[str, str] = {}
     """SLURM_* variables that repeat given options inside the job (SLURM_GPUS, SLURM_NTASKS_PER_NODE, ...)."""
+    tasks_given: bool = False
+    """A number of tasks was asked for, of the job or by node or GPU: the job then sees SLURM_NTASKS."""
 
 
 class NodeShare(Record, frozen=True):

@@ -189,7 +189,4 @@ def _fill_job(state: State, job: Job, facts: node_pb2.JobFacts) -> None:
 
 def _given_tasks(spec: JobSpec, shares: tuple[NodeShare, ...]) -> int:
     """SLURM_NTASKS is there only if -n, --ntasks-per-node or --ntasks-per-gpu was given (submit.md 7.1)."""
-    request = spec.request
-    if request.ntasks or request.ntasks_per_node or request.ntasks_per_gpu:
-        return request.ntasks or sum(share.tasks for share in shares)
-    return 0
+    return (spec.request.ntasks or sum(share.tasks for share in shares)) if spec.tasks_given else 0

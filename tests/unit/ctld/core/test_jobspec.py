@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ctld.core import ranges
 from ctld.core.commands import Submit
@@ -29,6 +30,22 @@ def counts(**fields: Any) -> tuple[int, int, int, int]:
     """Give (fewest nodes, most nodes, tasks, tasks on a node)."""
     request = shape(asked(**fields), SETTINGS)
     return request.nodes_min, request.nodes_max, request.ntasks, request.ntasks_per_node
+
+
+@pytest.mark.parametrize(
+    ("fields", "given"),
+    [
+        ({}, False),
+        ({"nodes": [2, 2]}, False),
+        ({"nodes": [2, 2], "cpus_per_task": 2, "gres": "gpu:2"}, False),
+        ({"ntasks": 1}, True),
+        ({"ntasks_per_node": 2}, True),
+        ({"gpus": "4", "ntasks_per_gpu": 1}, True),
+        ({"gpus": "4", "gpus_per_task": "2"}, True),
+    ],
+)
+def test_remembers_whether_a_number_of_tasks_was_given(fields: dict[str, Any], given: bool) -> None:
+    assert made(replace(SETTINGS, gres_names=("gpu",)), **fields).spec.tasks_given is given
 
 
 # Nodes, tasks and CPUs.
