@@ -34,6 +34,7 @@ from muster.v1 import node_pb2
 
 log = logging.getLogger("ctld.dispatch")
 
+NODE_FAILURE = "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
 SIGNAL_SECONDS = 10.0
 """How long a signal may take to be acknowledged by all its nodes."""
 
@@ -53,8 +54,8 @@ class Dispatcher:
         self._react: dict[type, Callable[[int, Event], None]] = {
             JobStarted: lambda _, event: self._started(event.job_id),  # type: ignore[union-attr]
             KillOrdered: lambda _, event: self._kill(event.job_id),  # type: ignore[union-attr]
-            JobFinished: lambda _, event: self._clean(event.job_id),  # type: ignore[union-attr]
-            JobRequeued: lambda _, event: self._clean(event.job_id),  # type: ignore[union-attr]
+            JobFinished: lambda _, event: self._clean(event),  # type: ignore[arg-type]
+            JobRequeued: lambda _, event: self._clean(event),  # type: ignore[arg-type]
             StepCreated: lambda _, event: self._step(event.step.job_id, event.step.step_id),  # type: ignore[union-attr]
             StepKillOrdered: lambda _, event: self._end_step(event.job_id, event.step_id),  # type: ignore[union-attr]
             JobWarned: lambda _, event: self._warn(event.job_id),  # type: ignore[union-attr]
@@ -196,14 +197,15 @@ class Dispatcher:
             if link is not None:
                 link.end_run(_end_run(job, batch_alive=self._is_batch_host(job, share.node)))
 
-    def _clean(self, job_id: int) -> None:
-        job = self._state.jobs.get(job_id)
+    def _clean(self, event: JobFinished | JobRequeued) -> None:
+        job = self._state.jobs.get(event.job_id)
         if job is None:
             return
+        failed = event.record is not None and bool(event.record.failed_node)
         for node in job.completing:
             link = self._links.up.get(node)
             if link is not None:
-                link.end_run(_end_run(job, batch_alive=False))
+                link.end_run(_end_run(job, batch_alive=False, node_failed=failed))
 
     def _step(self, job_id: int, step_id: int) -> None:
         job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
@@ -274,14 +276,15 @@ def _place(step: Step, node: int) -> int | None:
     return None
 
 
-def _end_run(job: Job, *, batch_alive: bool) -> node_pb2.EndRun:
+def _end_run(job: Job, *, batch_alive: bool, node_failed: bool = False) -> node_pb2.EndRun:
     kill = job.kill
+    lost = node_failed or job.state == JobState.NODE_FAIL
     # While a requeued job still cleans up, the record already counts the next run.
     run = job.restarts - 1 if job.completing and job.state == JobState.PENDING else job.restarts
     return node_pb2.EndRun(
         job_id=job.id,
         run=run,
-        why=kill.why if kill is not None else "",
+        why=kill.why if kill is not None else NODE_FAILURE if lost else "",
         now=kill.now if kill is not None else False,
         at=kill.at if kill is not None else 0,
         batch_alive=batch_alive,

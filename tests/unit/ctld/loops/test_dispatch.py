@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from ctld.core.commands import Cancel, CancelStep, FinishBatch, FinishStep, Requeue
+from ctld.core.commands import Cancel, CancelStep, FinishBatch, FinishStep, Requeue, UpdateNode
 from ctld.core.model import StepResult, TaskResult
 from ctld.loops.links import Link
 from muster.errors import NotFound, Unavailable
@@ -82,6 +82,18 @@ async def test_a_requeued_run_is_cleaned_up_by_its_own_number() -> None:
     requeued(desk, job)
     assert desk.state.jobs[job].restarts == 1
     assert {(one.job_id, one.run) for one in taken(link).end_run} == {(job, 0)}
+
+
+async def test_what_is_left_of_a_run_whose_node_failed_is_told_so() -> None:
+    desk = Desk()
+    desk.link(0)
+    link = desk.link(1)
+    job = desk.running(0, 1)
+    link.take()
+    desk.post(UpdateNode((0,), ADMIN, state="DOWN", reason="gone"))
+    assert [(one.job_id, one.run, one.why, one.batch_alive) for one in taken(link).end_run] == [
+        (job, 0, "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", False)
+    ]
 
 
 async def test_a_cancelled_step_is_ended_where_it_still_runs() -> None:
