@@ -246,8 +246,7 @@ def end_of(status: int) -> tuple[JobState, str]:
     if signo == OOM_SIGNAL:
         return JobState.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY
     if signo:
-        described = describe_signal(signo).replace(" ", "_")
-        return JobState.FAILED, f"{Reason.RAISED_SIGNAL}:{signo}({described})"
+        return JobState.FAILED, f"{Reason.RAISED_SIGNAL}:{signo}({describe_signal(signo)})"
     if status:
         return JobState.FAILED, Reason.NON_ZERO_EXIT
     return JobState.COMPLETED, ""

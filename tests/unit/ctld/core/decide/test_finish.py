@@ -38,7 +38,7 @@ def finished(stage: Stage, job_id: int, result: StepResult, *, run: int = 0) -> 
         (0, JobState.COMPLETED, "", "COMPLETED"),
         (3 << 8, JobState.FAILED, "NonZeroExitCode", "FAILED"),
         (9, JobState.FAILED, "RaisedSignal:9(Killed)", "CANCELLED"),
-        (53, JobState.FAILED, "RaisedSignal:53(Real-time_signal_19)", "CANCELLED"),
+        (53, JobState.FAILED, "RaisedSignal:53(Real-time signal 19)", "CANCELLED"),
     ],
 )
 def test_a_script_that_ends_by_itself_names_the_end(
