@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _BUSY = 2016
 _KILL_WAIT_SECONDS = 30
+"""Where a controller does not say."""
 _PATIENCE_SECONDS = 120.0
 """How long a waiting srun goes on asking a controller that cannot be reached (it restarts)."""
 
@@ -84,6 +85,7 @@ class Srun:
         self.quiet = bool(values.get("quiet"))
         self.job_id = 0
         self.step_id = -1
+        self.kill_wait_seconds = _KILL_WAIT_SECONDS
         self.own_job = False
         self.interrupts = 0
         self.last_interrupt = 0.0
@@ -225,6 +227,7 @@ class Srun:
     def _step(self) -> int:
         step = self._create()
         self.step_id = int(step["step_id"])
+        self.kill_wait_seconds = int(step.get("kill_wait_seconds", _KILL_WAIT_SECONDS))
         name = f"{self.job_id}.{self.step_id}"
         self.ends = Ends(name, int(step["ntasks"]))
         nodes = [Node(told) for told in step["nodes"]]
@@ -513,7 +516,7 @@ class Srun:
         if self.ending:
             return
         self.ending = True
-        base.say(f"srun: Job step aborted: Waiting up to {_KILL_WAIT_SECONDS + 2} seconds for job step to finish.")
+        base.say(f"srun: Job step aborted: Waiting up to {self.kill_wait_seconds + 2} seconds for job step to finish.")
         self._end_step()
 
     def _end_step(self) -> None:

@@ -126,6 +126,7 @@ class Steps:
             "ntasks": step.ntasks,
             "nodes": [self._node(place, step) for place in range(len(step.shares))],
             "nodelist": nodelist(state, step.shares),
+            "kill_wait_seconds": state.settings.kill_wait_seconds,
         }
 
     def _node(self, place: int, step: Step) -> dict[str, Any]:

@@ -169,7 +169,8 @@ def test_a_first_interrupt_reports_and_a_second_ends(user: User, tmp_path: Path)
     _, err = started.communicate(timeout=60)
     assert started.returncode in (130, 137)
     assert "srun: sending Ctrl-C to StepId=" in err
-    assert "srun: Job step aborted: Waiting up to" in err
+    # KillWait=2, and two more.
+    assert "srun: Job step aborted: Waiting up to 4 seconds for job step to finish." in err
 
 
 def test_other_signals_are_forwarded(user: User, tmp_path: Path) -> None:
