@@ -87,7 +87,7 @@ def _storage(values: dict[str, Any], given: dict[str, Given], place: Place, prob
         problems.error(
             where,
             "StorageType=accounting_storage/mysql is not supported",
-            f"move the history to PostgreSQL as docs/migration.md says, and write StorageType={POSTGRESQL}",
+            f"write StorageType={POSTGRESQL} or {SQLITE}",
         )
     else:
         problems.error(where, f"StorageType={written} is not known", f"use {POSTGRESQL} or {SQLITE}")
