@@ -116,8 +116,7 @@ def _tasks_given(request: JobRequest) -> bool:
     return bool(request.ntasks or request.ntasks_per_node or request.ntasks_per_gpu or by_gpus)
 
 
-# ---- the shape
-# -----------------------------------------------------------------------------------------------
+# ---- the shape -------------------------------------------------------------------------------------------------
 
 
 def shape(request: JobRequest, settings: Settings) -> Request:
@@ -349,8 +348,7 @@ def _hosts(text: str | None, option: str) -> tuple[str, ...]:
         raise InvalidInput(slurm_text(2018), f"{option}: {error}", slurm_code=2018) from None
 
 
-# ---- the rest
-# ------------------------------------------------------------------------------------------------
+# ---- the rest --------------------------------------------------------------------------------------------------
 
 
 def _array(request: JobRequest, settings: Settings) -> tuple[ArraySpec | None, int]:

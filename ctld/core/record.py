@@ -208,8 +208,7 @@ def _step_record(
     )
 
 
-# ---- statuses
-# ------------------------------------------------------------------------------------------------
+# ---- statuses --------------------------------------------------------------------------------------------------
 
 
 def aggregate_status(results: Iterable[StepResult]) -> int:
@@ -232,7 +231,7 @@ def _weight(status: int) -> int:
 
 
 def step_word_of(status: int) -> str:
-    """Give the state of a step from how it ended; one that died of a signal is CANCELLED (jobs.md 3)."""
+    """Give the state of a step from how it ended; one that died of a signal is CANCELLED."""
     if status & 0x7F == OOM_SIGNAL:
         return "OUT_OF_MEMORY"
     if status & 0x7F:
@@ -253,7 +252,7 @@ def end_of(status: int) -> tuple[JobState, str]:
 
 
 def accounted_status(word: str, status: int) -> int:
-    """Give the exit status that accounting shows on the job's own row (jobs.md 3, query.md 9.2).
+    """Give the exit status that accounting shows on the job's own row.
 
     A cancelled job and one that hit its limit show 0:0 there whatever their script did; a failed node shows
     1:0.
@@ -265,8 +264,7 @@ def accounted_status(word: str, status: int) -> int:
     return status
 
 
-# ---- resources
-# -----------------------------------------------------------------------------------------------
+# ---- resources -------------------------------------------------------------------------------------------------
 
 
 def nodelist(state: State, shares: Sequence[NodeShare]) -> str:
@@ -305,7 +303,7 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
 def requested_tres(state: State, job: Job) -> dict[str, int]:
     """Count what a job asked for, defaults filled in; cpu and node are always there.
 
-    Memory that was not asked for and has no default is all memory of a node (submit.md 6.5), known once it
+    Memory that was not asked for and has no default is all memory of a node, known once it
     runs.
     """
     request = job.spec.request
@@ -320,7 +318,7 @@ def requested_tres(state: State, job: Job) -> dict[str, int]:
 
 
 def requested_size(request: Request) -> tuple[int, int]:
-    """Give the tasks and the (least) nodes of a request (submit.md 6.1)."""
+    """Give the tasks and the (least) nodes of a request."""
     nodes = max(1, request.nodes_min)
     if request.ntasks:
         if request.ntasks_per_node:
@@ -369,8 +367,7 @@ def _requested_memory(state: State, job: Job, nodes: int, cpus: int, gpus: int) 
     return sum(share.memory_mib for share in job.alloc.shares) if job.alloc is not None else 0
 
 
-# ---- texts
-# ---------------------------------------------------------------------------------------------------
+# ---- texts -----------------------------------------------------------------------------------------------------
 
 
 def array_text(tasks: Ranges, limit: int) -> str:

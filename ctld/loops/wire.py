@@ -26,7 +26,6 @@ class StepLaunch(msgspec.Struct, frozen=True, omit_defaults=True):
     rlimits: dict[str, int] = {}
     label: bool = False
     unbuffered: bool = False
-    wait_seconds: int = 0
     launch_host: str = "127.0.0.1"
     token: str = ""
     """By which a repeated request for the step is known; empty: none was given."""
@@ -116,7 +115,6 @@ def step_launch(state: State, job: Job, step: Step, place: int) -> node_pb2.Laun
     facts.label, facts.unbuffered = options.label, options.unbuffered
     facts.kill_on_bad_exit = step.kill_on_bad_exit
     facts.launch_host = options.launch_host
-    facts.wait_seconds = options.wait_seconds
     facts.std_in_mode = options.std_in_mode
     return launch
 
@@ -188,5 +186,5 @@ def _fill_job(state: State, job: Job, facts: node_pb2.JobFacts) -> None:
 
 
 def _given_tasks(spec: JobSpec, shares: tuple[NodeShare, ...]) -> int:
-    """SLURM_NTASKS is there only if -n, --ntasks-per-node or --ntasks-per-gpu was given (submit.md 7.1)."""
+    """SLURM_NTASKS is there only if -n, --ntasks-per-node or --ntasks-per-gpu was given."""
     return (spec.request.ntasks or sum(share.tasks for share in shares)) if spec.tasks_given else 0

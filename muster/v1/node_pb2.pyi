@@ -746,7 +746,6 @@ class JobFacts(_message.Message):
     MEMORY_PER_NODE_MIB_FIELD_NUMBER: _builtins.int
     MEMORY_PER_CPU_MIB_FIELD_NUMBER: _builtins.int
     DEPENDENCY_FIELD_NUMBER: _builtins.int
-    MEM_ECHO_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     account: _builtins.str
     qos: _builtins.str
@@ -778,7 +777,6 @@ class JobFacts(_message.Message):
     """0: not given"""
     memory_per_cpu_mib: _builtins.int
     dependency: _builtins.str
-    mem_echo: _builtins.str
     @_builtins.property
     def echo(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """SLURM_* variables that repeat given options"""
@@ -812,11 +810,10 @@ class JobFacts(_message.Message):
         memory_per_node_mib: _builtins.int = ...,
         memory_per_cpu_mib: _builtins.int = ...,
         dependency: _builtins.str = ...,
-        mem_echo: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "array_count", b"array_count", "array_job_id", b"array_job_id", "array_max", b"array_max", "array_min", b"array_min", "array_step", b"array_step", "array_task_id", b"array_task_id", "cluster", b"cluster", "cpus_per_node", b"cpus_per_node", "cpus_per_task", b"cpus_per_task", "dependency", b"dependency", "echo", b"echo", "ends_at", b"ends_at", "mem_echo", b"mem_echo", "memory_per_cpu_mib", b"memory_per_cpu_mib", "memory_per_node_mib", b"memory_per_node_mib", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "partition", b"partition", "qos", b"qos", "restarts", b"restarts", "started_at", b"started_at", "submit_dir", b"submit_dir", "submit_host", b"submit_host", "tasks_per_node", b"tasks_per_node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "array_count", b"array_count", "array_job_id", b"array_job_id", "array_max", b"array_max", "array_min", b"array_min", "array_step", b"array_step", "array_task_id", b"array_task_id", "cluster", b"cluster", "cpus_per_node", b"cpus_per_node", "cpus_per_task", b"cpus_per_task", "dependency", b"dependency", "echo", b"echo", "ends_at", b"ends_at", "memory_per_cpu_mib", b"memory_per_cpu_mib", "memory_per_node_mib", b"memory_per_node_mib", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "partition", b"partition", "qos", b"qos", "restarts", b"restarts", "started_at", b"started_at", "submit_dir", b"submit_dir", "submit_host", b"submit_host", "tasks_per_node", b"tasks_per_node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -891,8 +888,6 @@ class StepFacts(_message.Message):
     UNBUFFERED_FIELD_NUMBER: _builtins.int
     KILL_ON_BAD_EXIT_FIELD_NUMBER: _builtins.int
     LAUNCH_HOST_FIELD_NUMBER: _builtins.int
-    LAUNCH_PORT_FIELD_NUMBER: _builtins.int
-    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     STD_IN_MODE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     ntasks: _builtins.int
@@ -905,9 +900,6 @@ class StepFacts(_message.Message):
     kill_on_bad_exit: _builtins.bool
     launch_host: _builtins.str
     """address of the host where srun runs"""
-    launch_port: _builtins.int
-    wait_seconds: _builtins.int
-    """srun -W"""
     std_in_mode: _builtins.str
     """stream | none | task number | file"""
     def __init__(
@@ -923,13 +915,11 @@ class StepFacts(_message.Message):
         unbuffered: _builtins.bool = ...,
         kill_on_bad_exit: _builtins.bool = ...,
         launch_host: _builtins.str = ...,
-        launch_port: _builtins.int = ...,
-        wait_seconds: _builtins.int = ...,
         std_in_mode: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus_per_task", b"cpus_per_task", "kill_on_bad_exit", b"kill_on_bad_exit", "label", b"label", "launch_host", b"launch_host", "launch_port", b"launch_port", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "std_in_mode", b"std_in_mode", "tasks_per_node", b"tasks_per_node", "unbuffered", b"unbuffered", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus_per_task", b"cpus_per_task", "kill_on_bad_exit", b"kill_on_bad_exit", "label", b"label", "launch_host", b"launch_host", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "std_in_mode", b"std_in_mode", "tasks_per_node", b"tasks_per_node", "unbuffered", b"unbuffered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
