@@ -48,8 +48,9 @@ def unharmed(user: User, witness: tuple[int, Path]) -> Iterator[None]:
     assert all(before.values())
     yield
     assert {daemon: user.cluster.pid(daemon) for daemon in user.cluster.daemons(plan)} == before
-    assert user.ok("squeue", "-h", "-j", str(witness[0]), "-o", "%j %r").startswith("witness JobHeld")
-    assert user.ok("sinfo", "-h", "-p", "gpu", "-o", "%D").split() == ["2"]
+    rows = user.cluster.client().call("GET", f"/v1/jobs?fields=name,reason&ids={witness[0]}")["rows"]
+    assert [tuple(row) for row in rows] in ([("witness", "JobHeldUser")], [("witness", "JobHeldAdmin")])
+    assert [node["connected"] for node in user.cluster.client().call("GET", "/v1/status")["nodes"]] == [True, True]
     for daemon in before:
         assert "a bug in" not in user.cluster.log(daemon).read_text(errors="replace")
 
