@@ -23,7 +23,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--log", "log_file", type=PATH, help="Log file (default: standard error).")
 def main(**given: object) -> None:
     """Hold the queue and the node table, schedule, and answer the commands."""
-    sys.exit(run(Controller(Options(**given)).live))  # type: ignore[arg-type]
+    sys.exit(run(Controller(Options(**given)).live))  # type: ignore[arg-type]  # click has checked them
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _LEVELS = ["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
 @click.option("--log-level", type=click.Choice(_LEVELS), default="INFO", show_default=True)
 def main(**given: object) -> None:
     """Keep the history of a cluster's jobs: follow ctld, answer sacct."""
-    sys.exit(run(Accounting(Options(**given)).live))  # type: ignore[arg-type]
+    sys.exit(run(Accounting(Options(**given)).live))  # type: ignore[arg-type]  # click has checked them
 
 
 if __name__ == "__main__":

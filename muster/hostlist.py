@@ -72,11 +72,6 @@ def count(text: str) -> int:
     return len(Hostlist.parse(text))
 
 
-def nth(text: str, index: int) -> str:
-    """Give the host at a 0-based place of the list; IndexError past its end."""
-    return Hostlist.parse(text)[index]
-
-
 def contains(text: str, name: str) -> bool:
     """Tell whether a host stands in the list by exact text: `n01` is not in `n[1-3]`."""
     return name in Hostlist.parse(text)
@@ -121,11 +116,6 @@ class Hostlist:
     def parse(text: str) -> Hostlist:
         """Read a list; separators are comma, blank, tab and newline. Raises HostlistError."""
         return Hostlist(_parse(text))
-
-    @staticmethod
-    def parse_file_text(text: str) -> Hostlist:
-        """Read the text of a host file: any separators, and `#` begins a comment up to the end of its line."""
-        return Hostlist.parse("\n".join([line.partition("#")[0] for line in text.split("\n")]))
 
     @staticmethod
     def of(names: Iterable[str]) -> Hostlist:

@@ -34,7 +34,6 @@ _DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LATEST = 253_402_300_799  # the end of the year 9999 (UTC): no printed year has five digits
 _FIRST_UTS = 1_000_000
 _MAX_FORMAT_BYTES = 32
-STANDARD_FORMAT = "%Y-%m-%dT%H:%M:%S"
 _FORMS = (
     "write for example 2026-05-01T13:00, 05/01/26-13:00, 13:00, tomorrow, noon or now+2hours; "
     "the position counts characters from 0"

@@ -42,11 +42,6 @@ class Deadlines:
                 return
             yield key & _ID_MASK
 
-    @property
-    def next_at(self) -> UnixTime:
-        """Time of the first deadline; 0 when there is none."""
-        return UnixTime(self._keys.least >> _ID_BITS) if self._times else UnixTime(0)
-
     def times(self) -> dict[int, int]:
         """Give job id -> time, for comparing two of them."""
         return dict(self._times)

@@ -14,7 +14,7 @@ from ctld.core.commands import Submit
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.model import UNLIMITED, ArraySpec, Caller, GpuRequest, JobSpec, Ranges, Request, Settings, SignalSpec
 from muster import hostlist, idset
-from muster.api import MAX_ENVIRONMENT_BYTES, JobRequest, NodeSizes
+from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, Refused, TooLarge
 from muster.ids import UnixTime
 from muster.signals import parse_signal_option
@@ -52,7 +52,7 @@ def from_request(
 
     Raises:
         InvalidInput: counts that contradict each other, or a text that cannot be read, in Slurm's words.
-        TooLarge: script or environment over its bound.
+        TooLarge: a script over its bound (an environment is looked at where its bytes are, in `ctld.services.parts`).
         Refused: something that is not supported, named.
     """
     _check_sizes(request, settings)
@@ -380,13 +380,6 @@ def _check_sizes(request: JobRequest, settings: Settings) -> None:
         raise TooLarge(
             slurm_text(2012),
             f"the script has {size} bytes, the bound is {settings.max_script_bytes} (max_script_size)",
-            slurm_code=2012,
-        )
-    environment = sum(map(len, request.environment))
-    if environment > MAX_ENVIRONMENT_BYTES:
-        raise TooLarge(
-            slurm_text(2012),
-            f"the environment has {environment} characters, the bound is {MAX_ENVIRONMENT_BYTES}",
             slurm_code=2012,
         )
     if request.batch and not request.script:

@@ -129,11 +129,6 @@ class JobClass:
         """Order key of the first member, to compare heads of classes; IndexError when empty."""
         return self.order.least
 
-    @property
-    def head_priority(self) -> int:
-        """Priority of the first member; IndexError when empty."""
-        return _TOP - (self.order.least >> _ID_BITS)
-
 
 class Queue:
     """All pending startable jobs by class; an array's pending rest is one entry. Every change bumps

@@ -88,7 +88,7 @@ class FollowersService(accounting_pb2_grpc.FollowersServicer):
         """Since when nobody follows (Unix time); None while somebody does."""
         return self._away_since
 
-    async def Follow(  # type: ignore[override]
+    async def Follow(  # type: ignore[override]  # the stub leaves the stream's kind open
         self, request_iterator: AsyncIterator[accounting_pb2.FollowerMessage], context: rpc.Context
     ) -> None:
         """Serve one follower until either side goes.

@@ -216,11 +216,6 @@ class Journal:
         return self._last_durable
 
     @property
-    def queued_bytes(self) -> int:
-        """Bytes that wait for the disk."""
-        return self._queued_bytes
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.end for segment in self._segments)
@@ -412,7 +407,7 @@ class Journal:
     def _tell(self, *call: object) -> None:
         """Have the loop call; a loop that was closed under the journal has nobody left to be told."""
         try:
-            self._loop.call_soon_threadsafe(*call)  # type: ignore[arg-type]
+            self._loop.call_soon_threadsafe(*call)  # type: ignore[arg-type]  # the first is a function
         except RuntimeError:
             if not self._loop.is_closed():
                 raise

@@ -20,7 +20,7 @@ names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_sock
 tmp_disk_mib weight features gres state reason
 """
 _PARTITIONS = """
-names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier priority_job_factor
+names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
 def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
 """

@@ -390,10 +390,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """SlurmdSpoolDir on a node: %h is its host name, %n its node name."""
         return expand_node_path(self.spool_dir, node)
 
-    def node_log_file_of(self, node: NodeConfig) -> str:
-        """SlurmdLogFile on a node."""
-        return expand_node_path(self.node_log_file, node)
-
     def cgroup_of(self, node: str) -> CgroupConfig:
         """cgroup.conf as it holds on a node."""
         return self.cgroup_by_node.get(node, self.cgroup)
