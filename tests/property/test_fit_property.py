@@ -10,10 +10,10 @@ from ctld.core.decide.fit import check_fit
 from ctld.core.jobspec import shape
 from ctld.core.model import Node, Settings
 from ctld.core.state import State
-from ctld.sched.possible import could_ever
 from muster.api import JobRequest
 from muster.errors import InvalidInput, MusterError
 from tests.builders import a_node_spec, a_partition
+from tests.possible import could_ever
 
 SETTINGS = Settings(require_registration=False)
 FEATURES = ("a", "b", "c")

@@ -1,4 +1,5 @@
-"""Could a request ever start? Asked at submission, of the cluster as configured: use and down nodes do not count."""
+"""Could a request ever start on the cluster as configured? The scheduler's own answer, beside which tests put that of
+`ctld.core.decide.fit`, which submission asks; use and down nodes do not count."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from ctld.core.model import GpuRequest, Request
 from ctld.core.state import State
 from ctld.sched.memory import PlanMemory
-from ctld.sched.possible import could_ever
 from muster.errors import InvalidInput
 from muster.states import Reason
 from tests.builders import a_node_spec, a_partition, a_state
 from tests.placing import busy
+from tests.possible import could_ever
 
 
 @pytest.fixture
