@@ -51,6 +51,7 @@ class Dispatcher:
         self._signal_seconds = signal_seconds
         self._serials = itertools.count(int(time.time() * 1000) << 12)
         self._signals: dict[int, asyncio.Future[None]] = {}
+        # Each lambda takes its own class of event, which the key of its row names: hence the ignores.
         self._react: dict[type, Callable[[int, Event], None]] = {
             JobStarted: lambda _, event: self._started(event.job_id),  # type: ignore[union-attr]
             KillOrdered: lambda _, event: self._kill(event.job_id),  # type: ignore[union-attr]
