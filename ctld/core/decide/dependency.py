@@ -340,22 +340,20 @@ class _Follow:
     # singleton: one job of a name and owner at a time, in order of their ids.
 
     def _next_singletons(self, changed: Job) -> list[Job]:
-        """Give the job (members of one array: those) that may be next in a line in which something changed.
+        """Give the job (members of one array: those) that may be next in each line in which something changed.
 
         Only the first one needs a look: it would hold back all others.
         """
+        # After a change of its name the job is in another line than before; both are looked at.
+        before = self._state.jobs.get(changed.id)
+        names = {changed.spec.name, before.spec.name if before else changed.spec.name}
+        first: dict[str, Job] = {}
         found: list[Job] = []
-        waiting = sorted(self.outlook.dependants(0), key=lambda job: (job.array_job_id or job.id, job.id))
-        for job in waiting:
-            if job.spec.uid != changed.spec.uid:
+        for job in sorted(self.outlook.dependants(0), key=lambda job: (job.array_job_id or job.id, job.id)):
+            if job.spec.uid != changed.spec.uid or job.spec.name not in names:
                 continue
-            if found and (not job.array_job_id or job.array_job_id != found[0].array_job_id):
-                if job.spec.name == found[0].spec.name:
-                    break
-                continue
-            # After a change of its name the job is in another line than before; both are looked at.
-            before = self._state.jobs.get(changed.id)
-            if job.spec.name in (changed.spec.name, before.spec.name if before else ""):
+            head = first.setdefault(job.spec.name, job)
+            if job is head or (job.array_job_id and job.array_job_id == head.array_job_id):
                 found.append(job)
         return found
 

@@ -318,6 +318,16 @@ def test_a_new_name_frees_the_line_it_leaves() -> None:
     assert desk.can_start(second)
 
 
+def test_a_new_name_frees_the_job_itself_where_its_new_line_is_empty() -> None:
+    desk = Desk()
+    desk.submit(name="train")
+    ahead = desk.submit("singleton", name="train")
+    renamed = desk.submit("singleton", name="train")
+    desk.do(UpdateJob(renamed, USER, name="eval"))
+    assert desk.can_start(renamed)
+    assert not desk.can_start(ahead)
+
+
 def test_b26_aftercorr_pairs_each_index_as_it_finishes_also_at_submission() -> None:
     desk = Desk()
     parent = desk.submit(array=(0, 3))
