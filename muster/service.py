@@ -33,8 +33,6 @@ class Service:
         self._group = tasks
         self._started: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
-        self.reload = asyncio.Event()
-        """Set by SIGHUP; whoever reloads clears it."""
         self._failure: BaseException | None = None
 
     def start(self, loop: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -88,7 +86,7 @@ async def _live(main: Callable[[Service], Awaitable[None]], grace_seconds: float
             service = Service(tasks)
             loop.add_signal_handler(signal.SIGTERM, service.stopping.set)
             loop.add_signal_handler(signal.SIGINT, service.stopping.set)
-            loop.add_signal_handler(signal.SIGHUP, service.reload.set)
+            loop.add_signal_handler(signal.SIGHUP, _say_not_reloaded)
             body = tasks.create_task(_body(main, service), name="main")
             await service.stopping.wait()
             _notify(b"STOPPING=1")
@@ -109,6 +107,11 @@ async def _live(main: Callable[[Service], Awaitable[None]], grace_seconds: float
         failure = failure or service.failure
         log.critical("the daemon ends: %s", service.failure)
     return 0 if failure is None else 1
+
+
+def _say_not_reloaded() -> None:
+    """SIGHUP means a reload by custom, and without a handler the end: neither happens, and the log says so."""
+    log.warning("SIGHUP: this release reads its configuration at the start only; restart the daemon for a new one")
 
 
 async def _body(main: Callable[[Service], Awaitable[None]], service: Service) -> None:

@@ -127,19 +127,16 @@ def test_a_daemon_that_returns_ends_with_its_loops() -> None:
     assert ended(begin(body))[0] == 0
 
 
-def test_sighup_asks_for_a_reload() -> None:
-    process = begin(
-        """
-async def main(service):
-    print("ready", flush=True)
-    await service.reload.wait()
-    print("reload", service.stopping.is_set(), flush=True)
-"""
-    )
+def test_sighup_ends_nothing_and_says_that_nothing_is_read_anew() -> None:
+    process = begin(WAITS)
     assert process.stdout is not None
-    process.stdout.readline()
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGHUP)
-    assert ended(process)[:2] == (0, "reload False\n")
+    assert "restart the daemon" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    code, out, _ = ended(process)
+    assert (code, out) == (0, "stopping\n")
 
 
 @pytest.mark.parametrize("abstract", [False, True])
