@@ -103,7 +103,8 @@ def _in_directory(path: Path, names: tuple[str, ...]) -> Path:
         if (path / name).exists():
             return path / name
     raise ConfigError(
-        f"{path}: there is neither {names[0]} nor {names[1]}", "name the file with MUSTER_CONF; `muster up` makes one of its own"
+        f"{path}: there is neither {names[0]} nor {names[1]}",
+        "name the file with MUSTER_CONF; `muster up` makes one of its own",
     )
 
 
