@@ -15,10 +15,13 @@ _LEVELS = ["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--database", required=True, help="sqlite:///PATH or postgresql://USER@HOST/NAME.")
+@click.option(
+    "--config", type=_PATH, default=None, help="dbd.conf or slurmdbd.conf, or its folder, in place of --database."
+)
+@click.option("--database", default="", help="sqlite:///PATH or postgresql://USER@HOST/NAME.")
 @click.option("--controller", required=True, help="host:port of ctld.")
 @click.option("--certificates", type=_PATH, default=Path("/etc/muster/certs"), show_default=True)
-@click.option("--listen", default="127.0.0.1:6819", show_default=True, help="host:port for ctld's questions.")
+@click.option("--listen", default="", help="host:port for ctld's questions (default: DbdPort on the loopback, 6819).")
 @click.option("--log", "log_file", type=_PATH, default=None, help="File to log to (default: standard error).")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="INFO", show_default=True)
 def main(**given: object) -> None:

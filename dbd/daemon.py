@@ -9,16 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 
-from dbd.database import open_database
+from dbd.database import configured_url, open_database
 from dbd.ingest import Ingest
 from dbd.migrations import migrate
 from dbd.services.accounting import AccountingService
 from dbd.services.follow import Follower
 from muster import rpc
 from muster.auth import identity_at
+from muster.config.load import load_dbd
+from muster.errors import InvalidInput
 from muster.log import set_up
 from muster.service import Service
 from muster.v1 import accounting_pb2_grpc
@@ -26,6 +28,7 @@ from muster.v1 import accounting_pb2_grpc
 QUERY_THREADS = 4
 """Questions that the database works on at the same time; more of them wait."""
 DATABASE_RETRY_SECONDS = 5.0
+DEFAULT_PORT = 6819
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,14 @@ class Options:
     """What the command line says."""
 
     database: str
+    """URL; empty: as `config` says."""
     controller: str
     """host:port"""
     certificates: Path
-    listen: str
-    """host:port"""
+    listen: str = ""
+    """host:port; empty: the configured port on the loopback."""
+    config: Path | None = None
+    """dbd.conf or its folder."""
     log_file: Path | None = None
     log_level: str = "INFO"
 
@@ -53,12 +59,13 @@ class Accounting:
         options = self._options
         log = set_up("dbd", file=options.log_file, level=options.log_level)
         identity = identity_at(options.certificates, "accounting", "dbd")
-        engine = open_database(options.database)
+        url, listen = _configured(options)
+        engine = open_database(url)
         writing = ThreadPoolExecutor(1, "ingest")
         asking = ThreadPoolExecutor(QUERY_THREADS, "query")
         server = rpc.server()
         accounting_pb2_grpc.add_AccountingServicer_to_server(AccountingService(engine, asking), server)
-        port = rpc.listen(server, identity, options.listen)
+        port = rpc.listen(server, identity, listen)
         await server.start()
         follower = Follower(Ingest(engine), lambda: rpc.dial(identity, options.controller, "controller"), writing)
 
@@ -77,6 +84,16 @@ class Accounting:
         await asyncio.to_thread(asking.shutdown, cancel_futures=True)
         engine.dispose()
         log.info("accounting stopped")
+
+
+def _configured(options: Options) -> tuple[str | URL, str]:
+    """Give the database and the address to listen on, from the command line or dbd.conf."""
+    if options.database:
+        if options.config is not None:
+            raise InvalidInput("--database and --config both name the database", "give one of the two")
+        return options.database, options.listen or f"127.0.0.1:{DEFAULT_PORT}"
+    config = load_dbd(options.config)
+    return configured_url(config), options.listen or f"127.0.0.1:{config.port}"
 
 
 async def _until_migrated(engine: Engine, thread: ThreadPoolExecutor, say: Callable[..., None]) -> None:

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from muster.config.records import DbdConfig
 from muster.errors import InvalidInput
 
 _BUSY_MS = 15_000
+_SCRIPT_SECONDS = 30
 _FORMS = "write sqlite:///PATH or postgresql://..."
 QUERY_SECONDS = 15
 """Postgres ends a question that takes longer: the controller has given up on it by then."""
 
 
-def open_database(url: str) -> Engine:
+def configured_url(config: DbdConfig) -> URL:
+    """Give the database that dbd.conf names; the password never stands in a message.
+
+    Raises:
+        InvalidInput: StoragePassScript fails, or prints no TOKEN= line.
+    """
+    if config.storage_type.endswith("sqlite"):
+        return URL.create("sqlite", database=config.storage_database)
+    host = config.storage_host
+    query = {}
+    if host.startswith("unix:"):
+        # libpq takes a folder of sockets for a host.
+        query, host = {"host": host.removeprefix("unix:")}, ""
+    return URL.create(
+        "postgresql",
+        username=config.storage_user or None,
+        password=_password(config) or None,
+        host=host or None,
+        port=config.storage_port if host else None,
+        database=config.storage_database,
+        query=query,
+    )
+
+
+def _password(config: DbdConfig) -> str:
+    script = config.storage_password_script
+    if not script:
+        return config.storage_password
+    try:
+        done = subprocess.run(
+            [script], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InvalidInput(f"StoragePassScript {script} cannot be run: {error}") from error
+    for line in done.stdout.splitlines():
+        name, equals, token = line.partition("=")
+        if equals and name.strip() == "TOKEN":
+            return token.strip()
+    raise InvalidInput(f"StoragePassScript {script} printed no TOKEN= line (exit code {done.returncode})")
+
+
+def open_database(url: str | URL) -> Engine:
     """Give an engine for `sqlite:///PATH` or `postgresql://USER@HOST/NAME`; nothing is connected yet.
 
     SQLite runs in WAL mode, so that questions do not wait for writes, with synchronous=FULL. NORMAL would keep rows
@@ -32,9 +76,7 @@ def open_database(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise InvalidInput(
-            f"cannot read the database URL {url!r}", "write sqlite:///PATH or postgresql://..."
-        ) from None
+        raise InvalidInput("cannot read the database URL", "write sqlite:///PATH or postgresql://...") from None
     kind = parsed.get_backend_name()
     if kind not in ("sqlite", "postgresql"):
         raise InvalidInput(f"dbd does not know databases of kind {kind!r}", _FORMS)
@@ -54,7 +96,8 @@ def open_database(url: str) -> Engine:
             )
         engine = create_engine(parsed, connect_args={"check_same_thread": False, "timeout": _BUSY_MS / 1000})
     except (ArgumentError, NoSuchModuleError) as error:
-        raise InvalidInput(f"cannot use the database URL {url!r}: {error}") from None
+        shown = parsed.render_as_string(hide_password=True)
+        raise InvalidInput(f"cannot use the database URL {shown}: {error}") from None
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -195,6 +195,10 @@ def _option_of(command: str, key: str) -> str:
 
 def _unsupported_value(command: str, key: str, value: object) -> str | list[str]:
     """Give the option with its value when only this value is not acted on, or the reference's lines, or ""."""
+    if key == "distribution":
+        first, *levels = str(value).lower().partition(",")[0].split(":")
+        # Sockets and cores are not bound to tasks yet, and a host file is not read.
+        return f"--distribution={value}" if first == "arbitrary" or any(level != "*" for level in levels) else ""
     if key == "requeue" and value == "expedite":
         return "--requeue=expedite"
     if key == "exclusive" and value == "allocation" and command != "srun":

@@ -282,7 +282,7 @@ ACTED: dict[str, tuple[str, ...]] = {
         "parsable", "requeue", "wrap",
     ),
     "srun": (
-        *_COMMON, "disable-status", "exact", "immediate", "jobid", "kill-on-bad-exit", "label", "mpi",
+        *_COMMON, "disable-status", "distribution", "exact", "immediate", "jobid", "kill-on-bad-exit", "label", "mpi",
         "overlap", "relative", "unbuffered",
     ),
     "salloc": (),

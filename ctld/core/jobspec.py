@@ -33,6 +33,8 @@ class Names:
 
     user: str
     group: str
+    groups: tuple[str, ...] = ()
+    """All groups of the user, the primary one included."""
 
 
 def from_request(

@@ -31,6 +31,8 @@ class Caller(Record, frozen=True):
     admin: bool = False
     """root or the controller's own user, on a host that may act for administrators."""
     host: str = ""
+    groups: tuple[str, ...] = ()
+    """Names of the user's groups beyond the primary one, where a decision may ask for them (submit, update)."""
 
 
 class GpuRequest(Record, frozen=True):

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from ctld.core.commands import Command, Hold, Release, Requeue, UpdateJob, UpdateNode
 from ctld.core.decide.refusals import denied, may_change, unknown_job
 from ctld.core.decide.selection import select
@@ -80,6 +82,7 @@ class _Jobs:
         self._clock = context.clock
         self._blobs = context.blobs
         self._stop = context.shutdown
+        self._names = context.names
 
     async def hold(self, call: Call) -> dict[str, Any]:
         """Hold jobs; `name=<job name>` means the caller's jobs of that name."""
@@ -108,7 +111,12 @@ class _Jobs:
         """Change fields of jobs."""
         request = decode(call.body, UpdateJobRequest)
         ids = request.ids if request.ids is not None else f"name={request.job_name or ''}"
-        return await self._each(self._selected(ids, call.caller), lambda one: self._updated(one, request, call.caller))
+        caller = call.caller
+        if request.partition is not None:
+            # Whether the new partition is open to the caller may hang on a second group.
+            names = await self._names.of(caller.uid, caller.gid)
+            caller = replace(caller, groups=names.groups)
+        return await self._each(self._selected(ids, caller), lambda one: self._updated(one, request, caller))
 
     def _updated(self, one: Selector, request: UpdateJobRequest, caller: Caller) -> UpdateJob:
         minutes = request.time_limit_minutes

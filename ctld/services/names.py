@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import grp
+import os
 import pwd
 import time
 from collections.abc import Callable
@@ -30,6 +31,10 @@ class NameCache:
         found = self._known.get((uid, gid))
         return found[1] if found is not None and self._monotonic() < found[0] else None
 
+    async def of(self, uid: int, gid: int) -> Names:
+        """Give the names, remembered or looked up."""
+        return self.known(uid, gid) or await self.find(uid, gid)
+
     async def find(self, uid: int, gid: int) -> Names:
         """Look the names up."""
         names = await asyncio.to_thread(look_up, uid, gid)
@@ -49,7 +54,17 @@ def look_up(uid: int, gid: int) -> Names:
         group = grp.getgrgid(gid).gr_name
     except KeyError:
         group = str(gid)
-    return Names(user, group)
+    return Names(user, group, _groups(user, gid))
+
+
+def _groups(user: str, gid: int) -> tuple[str, ...]:
+    names = []
+    for number in os.getgrouplist(user, gid):
+        try:
+            names.append(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue  # a group without a name is in no list of names
+    return tuple(names)
 
 
 async def uid_of(text: str) -> int | None:

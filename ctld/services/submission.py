@@ -63,7 +63,8 @@ class Submission:
             request = msgspec.structs.replace(request, script=script.decode("utf-8", "surrogateescape"))
         parts.check_environment(environment)
         caller = call.caller
-        names = self._names.known(caller.uid, caller.gid) or await self._names.find(caller.uid, caller.gid)
+        names = await self._names.of(caller.uid, caller.gid)
+        caller = msgspec.structs.replace(caller, groups=names.groups)
         settings = self._store.state.settings
         if call.query:
             check_cluster(call.query.get("cluster", ""), settings.cluster)

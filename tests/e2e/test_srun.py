@@ -42,6 +42,17 @@ def test_places_tasks_on_named_nodes_and_keeps_off_excluded_ones(user: User) -> 
     assert user.ok("srun", "-x", "node1", "printenv", "SLURMD_NODENAME") == "node2\n"
 
 
+def test_distribution_places_ranks_by_nodes(user: User) -> None:
+    script = "echo $SLURM_PROCID $SLURMD_NODENAME"
+    cyclic = user.ok("srun", "-N2", "-n4", "-m", "cyclic", "bash", "-c", script)
+    assert sorted(cyclic.splitlines()) == ["0 node1", "1 node2", "2 node1", "3 node2"]
+    block = user.ok("srun", "-N2", "-n4", "-m", "block", "bash", "-c", script)
+    assert sorted(block.splitlines()) == ["0 node1", "1 node1", "2 node2", "3 node2"]
+    refused = user.run("srun", "-n2", "-m", "block:cyclic", "true")
+    assert refused.code == 1
+    assert "--distribution=block:cyclic is not supported by this release of Muster" in refused.err
+
+
 def test_cpus_per_task_are_told_to_the_task(user: User) -> None:
     script = "echo $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE $SLURM_NTASKS"
     assert user.ok("srun", "-n2", "-c3", "-N1", "bash", "-c", script).splitlines() == ["3 6 2"] * 2

@@ -66,7 +66,7 @@ def _check_access(spec: JobSpec, partition: PartitionSpec, caller: Caller) -> No
     if partition.disable_root_jobs and spec.uid == 0:
         raise denied(2002, f"partition {partition.name} takes no jobs of root")
     groups = partition.allow_groups
-    if groups and spec.group not in groups and not caller.admin:
+    if groups and not caller.admin and not {spec.group, *caller.groups}.intersection(groups):
         raise denied(2003, f"partition {partition.name} is open to the groups {', '.join(groups[:20])}")
     accounts = partition.allow_accounts
     if accounts and spec.account not in accounts:

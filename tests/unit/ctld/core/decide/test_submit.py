@@ -125,6 +125,11 @@ def test_a_partition_is_open_to_those_it_names() -> None:
     assert desk.can_start(desk.submit(account="lab"))
 
 
+def test_a_second_group_of_the_owner_opens_a_partition() -> None:
+    desk = Desk(partitions=(a_partition(allow_groups=("staff",)),))
+    assert desk.can_start(desk.submit(by=replace(USER, groups=("users", "staff"))))
+
+
 def test_jobs_of_root_are_taken_unless_the_partition_says_otherwise() -> None:
     desk = Desk(partitions=(a_partition(), a_partition("users", disable_root_jobs=True)))
     assert desk.can_start(desk.submit(by=ADMIN))
