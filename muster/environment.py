@@ -175,6 +175,7 @@ _ECHOED = (
     ("acctg_freq", "SLURM_ACCTG_FREQ"),
     ("cpus_per_gpu", "SLURM_CPUS_PER_GPU"),
     ("cpus_per_task", "SLURM_CPUS_PER_TASK"),
+    ("dependency", "SLURM_JOB_DEPENDENCY"),
     ("distribution", "SLURM_DISTRIBUTION"),
     ("gpu_bind", "SLURM_GPU_BIND"),
     ("gpu_freq", "SLURM_GPU_FREQ"),

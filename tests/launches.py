@@ -13,7 +13,7 @@ def a_job(**fields: object) -> Job:
         "array_job_id": 0, "array_task_id": -1, "array_count": 0, "array_min": 0, "array_max": 0, "array_step": 0,
         "nodelist": "n[1-3]", "num_nodes": 3, "cpus_per_node": "72(x2),36", "tasks_per_node": "2(x3)", "ntasks": 0,
         "cpus_per_task": 0, "started_at": 1000, "ends_at": 0, "restarts": 0, "submit_dir": "/home/ada",
-        "submit_host": "login1", "echo": {}, "memory_per_node_mib": 0, "memory_per_cpu_mib": 0, "dependency": "",
+        "submit_host": "login1", "echo": {}, "memory_per_node_mib": 0, "memory_per_cpu_mib": 0,
     }  # fmt: skip
     return {**job, **fields}  # type: ignore[typeddict-item]
 

@@ -745,7 +745,6 @@ class JobFacts(_message.Message):
     ECHO_FIELD_NUMBER: _builtins.int
     MEMORY_PER_NODE_MIB_FIELD_NUMBER: _builtins.int
     MEMORY_PER_CPU_MIB_FIELD_NUMBER: _builtins.int
-    DEPENDENCY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     account: _builtins.str
     qos: _builtins.str
@@ -776,7 +775,6 @@ class JobFacts(_message.Message):
     memory_per_node_mib: _builtins.int
     """0: not given"""
     memory_per_cpu_mib: _builtins.int
-    dependency: _builtins.str
     @_builtins.property
     def echo(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """SLURM_* variables that repeat given options"""
@@ -809,11 +807,10 @@ class JobFacts(_message.Message):
         echo: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         memory_per_node_mib: _builtins.int = ...,
         memory_per_cpu_mib: _builtins.int = ...,
-        dependency: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "array_count", b"array_count", "array_job_id", b"array_job_id", "array_max", b"array_max", "array_min", b"array_min", "array_step", b"array_step", "array_task_id", b"array_task_id", "cluster", b"cluster", "cpus_per_node", b"cpus_per_node", "cpus_per_task", b"cpus_per_task", "dependency", b"dependency", "echo", b"echo", "ends_at", b"ends_at", "memory_per_cpu_mib", b"memory_per_cpu_mib", "memory_per_node_mib", b"memory_per_node_mib", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "partition", b"partition", "qos", b"qos", "restarts", b"restarts", "started_at", b"started_at", "submit_dir", b"submit_dir", "submit_host", b"submit_host", "tasks_per_node", b"tasks_per_node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "array_count", b"array_count", "array_job_id", b"array_job_id", "array_max", b"array_max", "array_min", b"array_min", "array_step", b"array_step", "array_task_id", b"array_task_id", "cluster", b"cluster", "cpus_per_node", b"cpus_per_node", "cpus_per_task", b"cpus_per_task", "echo", b"echo", "ends_at", b"ends_at", "memory_per_cpu_mib", b"memory_per_cpu_mib", "memory_per_node_mib", b"memory_per_node_mib", "name", b"name", "nodelist", b"nodelist", "ntasks", b"ntasks", "num_nodes", b"num_nodes", "partition", b"partition", "qos", b"qos", "restarts", b"restarts", "started_at", b"started_at", "submit_dir", b"submit_dir", "submit_host", b"submit_host", "tasks_per_node", b"tasks_per_node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,8 +105,6 @@ def _job(launch: Launch) -> dict[str, str]:
         found["SLURM_ARRAY_TASK_STEP"] = str(job["array_step"])
     if job["restarts"]:
         found["SLURM_RESTART_COUNT"] = str(job["restarts"])
-    if job["dependency"]:
-        found["SLURM_JOB_DEPENDENCY"] = job["dependency"]
     if launch["config"]:
         found["SLURM_CONF"] = launch["config"]
     found.update(job["echo"])

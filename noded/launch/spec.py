@@ -37,7 +37,6 @@ class Job(TypedDict):
     echo: dict[str, str]
     memory_per_node_mib: int
     memory_per_cpu_mib: int
-    dependency: str
 
 
 class Step(TypedDict):

@@ -102,7 +102,6 @@ def _job(facts: node_pb2.JobFacts) -> Job:
         echo=dict(facts.echo),
         memory_per_node_mib=facts.memory_per_node_mib,
         memory_per_cpu_mib=facts.memory_per_cpu_mib,
-        dependency=facts.dependency,
     )
 
 

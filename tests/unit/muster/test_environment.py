@@ -179,6 +179,7 @@ class TestEcho:
             "SLURM_OVERCOMMIT": "1",
         }
         assert echoed({}) == {}
+        assert echoed({"dependency": "afterok:7"}) == {"SLURM_JOB_DEPENDENCY": "afterok:7"}
 
     def test_the_size_of_a_plane_has_a_variable_of_its_own(self) -> None:
         assert echoed({"distribution": "plane=4,Pack"}) == {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "4"}

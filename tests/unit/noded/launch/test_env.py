@@ -42,7 +42,10 @@ def test_a_plain_batch_script_sees_these_and_no_others() -> None:
         (a_launch(job=a_job(memory_per_cpu_mib=500)), {"SLURM_MEM_PER_CPU": "500"}),
         (a_launch(job=a_job(memory_per_node_mib=900)), {"SLURM_MEM_PER_NODE": "900"}),
         (a_launch(job=a_job(restarts=2)), {"SLURM_RESTART_COUNT": "2"}),
-        (a_launch(job=a_job(dependency="afterok:7")), {"SLURM_JOB_DEPENDENCY": "afterok:7"}),
+        (
+            a_launch(job=a_job(echo={"SLURM_JOB_DEPENDENCY": "afterok:7"})),
+            {"SLURM_JOB_DEPENDENCY": "afterok:7"},
+        ),
         (
             a_launch(
                 job=a_job(array_job_id=40, array_task_id=0, array_count=3, array_min=0, array_max=4, array_step=2)
