@@ -100,6 +100,7 @@ class Agent:
             arch=hardware.architecture(),
             os=hardware.system(),
             boot_at=hardware.boot_at(),
+            boot_id=hardware.boot_id(),
             agent_started_at=started_at,
             cpus=found.cpus,
             sockets=found.sockets,

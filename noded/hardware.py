@@ -132,6 +132,15 @@ def boot_at() -> int:
     return 0
 
 
+def boot_id() -> str:
+    """Give the kernel's id of this boot (random(4)): unlike the time of the boot, setting a clock does not move it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def architecture() -> str:
     """Give the machine's architecture: x86_64."""
     return os.uname().machine

@@ -329,6 +329,8 @@ class NodeFacts(Record, frozen=True):
     arch: str = ""
     os: str = ""
     boot_at: UnixTime = UnixTime(0)
+    boot_id: str = ""
+    """The kernel's id of this boot."""
     agent_started_at: UnixTime = UnixTime(0)
     cpus: int = 0
     sockets: int = 0

@@ -45,6 +45,7 @@ def node_facts(message: node_pb2.Register) -> NodeFacts:
         arch=message.arch,
         os=message.os,
         boot_at=UnixTime(message.boot_at),
+        boot_id=message.boot_id,
         agent_started_at=UnixTime(message.agent_started_at),
         cpus=message.cpus,
         sockets=message.sockets,

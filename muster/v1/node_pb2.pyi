@@ -133,6 +133,7 @@ class Register(_message.Message):
     SENT_AT_MS_FIELD_NUMBER: _builtins.int
     IO_SOCKET_FIELD_NUMBER: _builtins.int
     LIMITS_OFF_FIELD_NUMBER: _builtins.int
+    BOOT_ID_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     """version of this contract"""
     name: _builtins.str
@@ -155,6 +156,8 @@ class Register(_message.Message):
     """for the clock skew"""
     io_socket: _builtins.str
     """path of the local socket for step input and output"""
+    boot_id: _builtins.str
+    """the kernel's id of this boot; clocks may be set, this does not move"""
     @_builtins.property
     def gpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """type by index"""
@@ -189,10 +192,11 @@ class Register(_message.Message):
         sent_at_ms: _builtins.int = ...,
         io_socket: _builtins.str = ...,
         limits_off: _abc.Iterable[_builtins.str] | None = ...,
+        boot_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addr", b"addr", "agent_started_at", b"agent_started_at", "arch", b"arch", "boot_at", b"boot_at", "cores_per_socket", b"cores_per_socket", "cpus", b"cpus", "gpus", b"gpus", "hostname", b"hostname", "io_socket", b"io_socket", "limits_off", b"limits_off", "memory_mib", b"memory_mib", "name", b"name", "os", b"os", "port", b"port", "protocol", b"protocol", "runs", b"runs", "sent_at_ms", b"sent_at_ms", "sockets", b"sockets", "threads_per_core", b"threads_per_core", "tmp_mib", b"tmp_mib", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addr", b"addr", "agent_started_at", b"agent_started_at", "arch", b"arch", "boot_at", b"boot_at", "boot_id", b"boot_id", "cores_per_socket", b"cores_per_socket", "cpus", b"cpus", "gpus", b"gpus", "hostname", b"hostname", "io_socket", b"io_socket", "limits_off", b"limits_off", "memory_mib", b"memory_mib", "name", b"name", "os", b"os", "port", b"port", "protocol", b"protocol", "runs", b"runs", "sent_at_ms", b"sent_at_ms", "sockets", b"sockets", "threads_per_core", b"threads_per_core", "tmp_mib", b"tmp_mib", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

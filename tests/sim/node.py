@@ -309,6 +309,7 @@ class Agent:
             name=spec.name,
             hostname=spec.name,
             boot_at=int(self._cluster.wall() - (self._cluster.timeline.seconds - self.node.booted_at)),
+            boot_id=f"{spec.name}@{self.node.booted_at}",
             agent_started_at=int(self.started_at),
             cpus=spec.cpus,
             sockets=spec.sockets,

@@ -93,7 +93,12 @@ def shortcomings(spec: NodeSpec, facts: NodeFacts) -> str:
 
 
 def _booted_since(node: Node, facts: NodeFacts) -> bool:
-    return node.facts is not None and facts.boot_at > node.facts.boot_at + _BOOT_SLACK_SECONDS
+    before = node.facts
+    if before is None:
+        return False
+    if before.boot_id and facts.boot_id:
+        return facts.boot_id != before.boot_id
+    return facts.boot_at > before.boot_at + _BOOT_SLACK_SECONDS
 
 
 def _lost_runs(state: State, index: int, command: RegisterNode, booted: bool) -> list[int]:

@@ -107,6 +107,16 @@ def test_a_reboot_under_a_job_ends_it_and_an_agents_restart_does_not(stage: Stag
     assert stage.state.nodes[0].reason == "Node unexpectedly rebooted"
 
 
+def test_a_clock_that_is_set_is_no_reboot_and_a_new_boot_is_one_whatever_the_clock_says(stage: Stage) -> None:
+    stage.do(RegisterNode("n1", facts(boot_id="one")))
+    job_id = stage.running()
+    known = frozenset({(job_id, 0)})
+    stage.do(RegisterNode("n1", facts(boot_id="one", boot_at=UnixTime(NOON + 5000)), known))
+    assert stage.job(job_id).state == JobState.RUNNING
+    stage.do(RegisterNode("n1", facts(boot_id="two", boot_at=UnixTime(1)), known))
+    assert stage.job(job_id).state == JobState.PENDING
+
+
 def test_a_reboot_is_seen_although_the_clock_of_the_controller_is_ahead(stage: Stage) -> None:
     stage.do(RegisterNode("n1", facts(boot_at=UnixTime(NOON - 5000))))
     job_id = stage.running()
