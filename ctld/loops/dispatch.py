@@ -81,7 +81,9 @@ class Dispatcher:
         for job_id in tuple(state.node_jobs[node]):
             job = state.jobs[job_id]
             if job.state == JobState.RUNNING:
-                if self._is_batch_host(job, node) and (job.id, job.restarts, int(BATCH_STEP)) not in known:
+                begun = (job.id, job.restarts, int(BATCH_STEP)) in known
+                # A run that is to be ended needs no beginning: the answer to EndRun ends it.
+                if self._is_batch_host(job, node) and not begun and job.kill is None:
                     _launch(link, wire.batch_launch(state, job))
                 for step in state.steps.get(job_id, {}).values():
                     place = _place(step, node)
@@ -167,7 +169,7 @@ class Dispatcher:
     def _launch_again(self, link: Link, job_id: int, run: int, step_id: int) -> None:
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None or job.state != JobState.RUNNING or job.restarts != run:
+        if job is None or job.state != JobState.RUNNING or job.restarts != run or job.kill is not None:
             return
         if step_id == BATCH_STEP:
             launch = wire.batch_launch(state, job)
@@ -182,8 +184,10 @@ class Dispatcher:
 
     def _started(self, job_id: int) -> None:
         job = self._state.jobs.get(job_id)
-        # The state may be ahead of what is durable: a run that has ended since needs no launch.
+        # The state may be ahead of what is durable: a run that has ended since, or is to end, needs no launch.
         if job is None or job.state != JobState.RUNNING or job.alloc is None or not job.spec.batch:
+            return
+        if job.kill is not None:
             return
         link = self._links.up.get(job.alloc.shares[0].node)
         if link is not None:

@@ -45,6 +45,18 @@ async def test_a_job_is_launched_once_on_its_first_node_when_its_start_is_durabl
     assert launches(links[0]) == []
 
 
+async def test_a_run_that_is_to_be_ended_is_not_begun_any_more() -> None:
+    desk = Desk()
+    link = desk.link()
+    desk.journal.holding = True
+    job = desk.running(0)
+    desk.post(Cancel(JobId(job), USER))
+    desk.journal.release()
+    orders = taken(link)
+    assert list(orders.launch) == []
+    assert [one.job_id for one in orders.end_run] == [job]
+
+
 async def test_a_job_without_a_script_launches_nothing() -> None:
     desk = Desk()
     link = desk.link()
