@@ -32,6 +32,8 @@ START_SECONDS = 30.0
 STOP_SECONDS = 25.0
 _STOP_POLL_SECONDS = 0.05
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_UNUSABLE = '"#%?\\'
+"""Characters that mean something in a configuration value or in a database's URL."""
 
 
 def default_folder() -> Path:
@@ -76,6 +78,12 @@ class Cluster:
                 f"the folder {self.folder} has too long a name for sockets in it",
                 "name a shorter one with --dir or MUSTER_HOME",
             )
+        for character in str(self.folder):
+            if character in _UNUSABLE or not character.isprintable():
+                raise InvalidInput(
+                    f"the folder {str(self.folder)!r} has {character!r} in its name, which muster.conf cannot hold",
+                    "name another one with --dir or MUSTER_HOME",
+                )
 
     @property
     def socket(self) -> Path:
@@ -114,9 +122,13 @@ class Cluster:
             ) from error
 
     def make(self, plan: Plan) -> Plan:
-        """Write configuration and certificates, unless the folder has a cluster already; give the plan in force."""
+        """Write configuration and certificates, unless the folder has a cluster already; give the plan in force.
+
+        Certificates that are missing are made again in either case.
+        """
         known = self.plan()
         if known is not None:
+            self._certify(known)
             return known
         for name in ("conf", "state", "spool", "log", "run", "n"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -124,26 +136,31 @@ class Cluster:
         (self.folder / "state").chmod(0o700)
         made = Plan(**{**asdict(plan), "ports": _free_ports(["ctld", "dbd", *plan.node_names])})
         self.config.write_text(self._configuration(made))
-        certificates = self.folder / "certs"
-        auth.create_authority(certificates)
-        auth.issue(certificates, "controller", "ctld")
-        auth.issue(certificates, "accounting", "dbd")
-        for node in made.node_names:
-            auth.issue(certificates, "compute", node)
+        self._certify(made)
         # Last, and whole or not at all: it is what says that there is a cluster here.
         written = self.folder / "cluster.json.new"
         written.write_text(json.dumps(asdict(made), indent=1) + "\n")
         written.replace(self.folder / "cluster.json")
         return made
 
+    def _certify(self, plan: Plan) -> None:
+        certificates = self.folder / "certs"
+        auth.create_authority(certificates)
+        auth.issue(certificates, "controller", "ctld")
+        auth.issue(certificates, "accounting", "dbd")
+        for node in plan.node_names:
+            auth.issue(certificates, "compute", node)
+
     def _configuration(self, plan: Plan) -> str:
+        # Quoted only where it must be: a path with blanks is rare, and the file is there to be read.
+        quote = '"' if " " in str(self.folder) else ""
         lines = [
-            "# Written by `muster up`; edit it and say `muster down` and `muster up` to apply.",
+            "# Written by `muster up`; edit it and say `muster down --keep-jobs` and `muster up` to apply.",
             f"ClusterName={plan.name}",
             "SlurmctldHost=localhost(127.0.0.1)",
             f"SlurmctldPort={plan.ports['ctld']}",
-            f"StateSaveLocation={self.folder}/state",
-            f"SlurmdSpoolDir={self.folder}/spool/%n",
+            f"StateSaveLocation={quote}{self.folder}/state{quote}",
+            f"SlurmdSpoolDir={quote}{self.folder}/spool/%n{quote}",
             "MaxArraySize=4000001",
             "MaxJobCount=2000000",
             "ReturnToService=2",
@@ -325,8 +342,15 @@ class Cluster:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep a second `muster up` or `down` of this folder out: two would start each daemon twice."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("wb") as lock:  # closed in the daemons: Popen passes no descriptor on
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("wb")  # closed in the daemons: Popen passes no descriptor on
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot write in the folder {self.folder}: {error.strerror}",
+                "name another one with --dir or MUSTER_HOME",
+            ) from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import ssl
 import sys
@@ -47,7 +48,7 @@ def examine(cluster: Cluster) -> Iterator[Check]:
     yield from _daemons(cluster, plan)
     if cluster.pid("ctld"):
         yield _socket(cluster)
-        yield from _controller(cluster)
+        yield from _controller(cluster, plan)
 
 
 def _python() -> Check:
@@ -62,9 +63,13 @@ def _commands() -> Iterator[Check]:
         if not (own / name).exists():
             yield Check(f"{own / name} is missing", True, "`make setup` writes the commands")
         elif found is None:
-            yield Check(f"{name} is not on PATH", True, f"export PATH={own}:$PATH")
+            yield Check(f"{name} is not on PATH", True, f"export PATH={shlex.quote(str(own))}:$PATH")
         elif os.path.realpath(found) != os.path.realpath(own / name):
-            yield Check(f"{name} on PATH is {found}, not Muster's", True, f"put {own} first: export PATH={own}:$PATH")
+            yield Check(
+                f"{name} on PATH is {found}, not Muster's",
+                True,
+                f"put {own} first: export PATH={shlex.quote(str(own))}:$PATH",
+            )
         else:
             yield Check(f"{name} on PATH is Muster's")
 
@@ -89,7 +94,9 @@ def _certificates(cluster: Cluster, plan: Plan) -> Iterator[Check]:
         except (OSError, ValueError) as error:
             good = False
             yield Check(
-                f"the certificate {path} cannot be read: {error}", True, f"remove {path.parent} and `muster up`"
+                f"the certificate {path} cannot be read: {error}",
+                True,
+                f"`muster down --keep-jobs`, remove {path.parent}, then `muster up` makes new ones",
             )
             continue
         days = (certificate.not_valid_after_utc.timestamp() - now) / 86400
@@ -98,7 +105,7 @@ def _certificates(cluster: Cluster, plan: Plan) -> Iterator[Check]:
             yield Check(
                 f"{path.name} ends in {days:.0f} days",
                 True,
-                f"remove {path} and its key, then `muster down`, `muster up`",
+                f"`muster down --keep-jobs`, remove {path} and its key, then `muster up` makes new ones",
             )
     for key in sorted((cluster.folder / "certs").glob("*.key")):
         if key.stat().st_mode & 0o077:
@@ -128,11 +135,11 @@ def _daemons(cluster: Cluster, plan: Plan) -> Iterator[Check]:
 def _socket(cluster: Cluster) -> Check:
     path = socket_path()
     if os.path.realpath(path) != os.path.realpath(cluster.socket):
-        return Check(f"commands here speak to {path}", True, f"export MUSTER_SOCKET={cluster.socket}")
+        return Check(f"commands here speak to {path}", True, f"export MUSTER_SOCKET={shlex.quote(str(cluster.socket))}")
     return Check(f"commands here speak to {path}")
 
 
-def _controller(cluster: Cluster) -> Iterator[Check]:
+def _controller(cluster: Cluster, plan: Plan) -> Iterator[Check]:
     try:
         found: dict[str, Any] = cluster.client().call("GET", "/v1/status")
     except MusterError as error:
@@ -140,14 +147,21 @@ def _controller(cluster: Cluster) -> Iterator[Check]:
         return
     yield Check(f"the controller answers: event {found['last_event']}, {found['running']} jobs run")
     for node in found["nodes"]:
-        yield from _node(node, cluster)
+        yield from _node(node, cluster, plan)
     if found["accounting_configured"] and not found["accounting"]:
         yield Check("dbd does not follow the controller", True, f"its log is {cluster.log('dbd')}")
 
 
-def _node(node: dict[str, Any], cluster: Cluster) -> Iterator[Check]:
+def _node(node: dict[str, Any], cluster: Cluster, plan: Plan) -> Iterator[Check]:
     name = node["name"]
-    if not node["connected"]:
+    if not node["connected"] and name not in plan.node_names:
+        yield Check(
+            f"{name} is not connected, and is none of the {plan.nodes} nodes that `muster up` starts here",
+            True,
+            f"start its agent (python -m noded --name {name} ...), take it out of {cluster.config}, "
+            "or make another cluster with `muster up --dir FOLDER --nodes N`",
+        )
+    elif not node["connected"]:
         yield Check(f"{name} is not connected", True, f"its log is {cluster.log(name)}; `muster up` starts it")
     elif abs(node["skew_ms"]) > SKEW_MS:
         way = "ahead" if node["skew_ms"] > 0 else "behind"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def up(folder: Path | None, **given: object) -> None:
     cluster.up(plan, lambda line: click.echo(f"  {line}", err=True))
     click.echo(f"{'cluster up' if known is None else 'cluster up again'}: {cluster.folder}", err=True)
     if _needs_socket(cluster):
-        click.echo(f"export MUSTER_SOCKET={cluster.socket}")
+        click.echo(f"export MUSTER_SOCKET={shlex.quote(str(cluster.socket))}")
 
 
 @cli.command()

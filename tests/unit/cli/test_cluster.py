@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -68,6 +69,35 @@ def test_a_cluster_is_made_once(tmp_path: Path) -> None:
         "compute-node3.crt",
     }  # fmt: skip
     assert not (made.folder / "cluster.json.new").exists()
+
+
+def test_a_folder_with_blanks_gives_a_configuration_that_is_read_back(tmp_path: Path) -> None:
+    made = Cluster(tmp_path / "my c")
+    made.make(Plan(nodes=2, cpus=8, memory_mib=1000, gpus=""))
+    read = load(made.config)
+    assert (read.state_dir, read.spool_dir) == (f"{made.folder}/state", f"{made.folder}/spool/%n")
+
+
+@pytest.mark.parametrize("name", ['a"b', "a#b", "a%n", "a?b", "a\\b", "a\nb"])
+def test_a_folder_whose_name_the_configuration_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="in its name") as caught:
+        Cluster(tmp_path / name)
+    assert "\n" not in caught.value.sentence
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="cannot write in the folder .*file/c"):
+        Cluster(tmp_path / "file" / "c").up(Plan(nodes=1), lambda line: None)
+
+
+def test_certificates_that_were_removed_are_made_again(tmp_path: Path) -> None:
+    made = Cluster(tmp_path / "c")
+    plan = made.make(Plan(nodes=1))
+    shutil.rmtree(made.folder / "certs")
+    assert [check.fault for check in doctor._certificates(made, plan)] == [True] * 3
+    made.make(plan)
+    assert [check.fault for check in doctor._certificates(made, plan)] == [False]
 
 
 def test_ports_are_free_in_a_row_and_below_the_ephemeral_ones() -> None:
@@ -215,6 +245,14 @@ def test_the_doctor_names_daemons_that_do_not_run_and_a_configuration_that_is_wr
     faults = {check.what: check.cure for check in doctor.examine(made) if check.fault}
     assert any("Colour" in what for what in faults)
     assert [name for name in ("ctld", "dbd", "node1") if f"{name} does not run" in faults] == ["ctld", "dbd", "node1"]
+
+
+@pytest.mark.parametrize(("name", "cure"), [("node1", "`muster up` starts it"), ("node2", "--name node2")])
+def test_the_doctor_tells_nodes_that_up_starts_from_others(tmp_path: Path, name: str, cure: str) -> None:
+    node = {"name": name, "connected": False}
+    (found,) = doctor._node(node, Cluster(tmp_path), Plan(nodes=1))
+    assert found.fault
+    assert cure in found.cure
 
 
 def test_the_command_says_errors_in_a_line(tmp_path: Path) -> None:
