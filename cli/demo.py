@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from cli.cluster import SOURCE, Cluster, Plan, default_folder
-from muster.errors import MusterError, Unavailable
+from muster.errors import MusterError, Refused, Unavailable
 
 BIN = Path(sys.executable).parent
 JOB_SECONDS = 90.0
@@ -54,13 +55,13 @@ class Demo:
 
     def _farewell(self) -> None:
         self._title("the cluster is up: go on")
-        print(f"  export PATH={BIN}:$PATH")
-        print(f"  export MUSTER_SOCKET={self._cluster.socket}   # not needed with the usual folder")
+        print(f"  export PATH={shlex.quote(str(BIN))}:$PATH")
+        print(f"  export MUSTER_SOCKET={shlex.quote(str(self._cluster.socket))}   # not needed with the usual folder")
         print("  sbatch --wrap 'hostname'                # a job; its output goes to slurm-ID.out")
         print("  srun -N2 -n4 hostname                   # tasks on two nodes, their output here")
-        print(f"  cd {self._folder} && sbatch sweep.sbatch   # an array of 200 members")
+        print(f"  cd {shlex.quote(str(self._folder))} && sbatch sweep.sbatch   # an array of 200 members")
         print("  squeue; sinfo; sacct; scontrol show node node1")
-        print(f"  {BIN}/muster status | doctor | down\n", flush=True)
+        print(f"  {shlex.quote(str(BIN / 'muster'))} status | doctor | down\n", flush=True)
 
     def _title(self, text: str) -> None:
         print(f"== {text}", flush=True)
@@ -102,12 +103,32 @@ class Demo:
         print(f" {state}\n", flush=True)
 
 
+def fitting(cluster: Cluster) -> Plan:
+    """Give the plan of the demonstration's cluster.
+
+    Raises:
+        Refused: the folder has a cluster already, on which the example job cannot run.
+    """
+    wanted = Plan()
+    known = cluster.plan()
+    if known is None:
+        return wanted
+    if known.nodes < 2 or (known.cpus, known.gpus) != (wanted.cpus, wanted.gpus):
+        raise Refused(
+            f"the cluster in {cluster.folder} is not the demonstration's: {known.nodes} nodes with {known.cpus} CPUs "
+            f"and {known.gpus or 'no GPUs'} each, where it needs two with {wanted.cpus} CPUs and {wanted.gpus}",
+            "MUSTER_HOME=FOLDER make demo shows it on a cluster of its own",
+        )
+    return known
+
+
 def main() -> int:
     """Run the demonstration; 0 when the job ran and is COMPLETED."""
     try:
         cluster = Cluster(default_folder())
-        print("== a cluster on this host: controller, accounting, four virtual nodes", flush=True)
-        cluster.up(Plan(), lambda line: print(f"  {line}", flush=True))
+        plan = fitting(cluster)
+        print(f"== a cluster on this host: controller, accounting, {plan.nodes} virtual nodes", flush=True)
+        cluster.up(plan, lambda line: print(f"  {line}", flush=True))
         Demo(cluster).run()
     except MusterError as error:
         print(f"demo: error: {error}", file=sys.stderr)
