@@ -7,13 +7,15 @@ import logging
 
 from ctld.core.commands import LoseNodes, Tick
 from ctld.loops.dispatch import Dispatcher
-from ctld.loops.links import Links
+from ctld.loops.links import HEARTBEAT_SECONDS, Links
 from ctld.store.store import Store
 from muster.clock import Clock
 
 log = logging.getLogger("ctld.deadlines")
 
 TICK_SECONDS = 1.0
+OVERSLEPT_SECONDS = 5.0
+"""A look that comes so late says that this process stood still: nothing was heard because nobody listened."""
 RELAUNCH_SECONDS = 30.0
 """A launch sent over a live stream that the agent has not begun for so long is sent again."""
 
@@ -26,6 +28,8 @@ class Deadlines:
         self._links = links
         self._dispatcher = dispatcher
         self._clock = clock
+        self._looked_at = links.monotonic()
+        self._listening_since = self._looked_at
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -38,7 +42,16 @@ class Deadlines:
         at = self._clock.now()
         self._store.post(Tick(), at=at)
         self._dispatcher.overdue(RELAUNCH_SECONDS)
+        now = self._links.monotonic()
+        if now - self._looked_at > OVERSLEPT_SECONDS:
+            self._listening_since = now
+        self._looked_at = now
         silent = self.silent_nodes()
+        for node in silent:
+            link = self._links.up.get(node)
+            if link is not None:
+                # An agent that hangs keeps its connection: it has to register anew, and learn what has ended here.
+                self._links.lost(link)
         if silent:
             names = ",".join(self._store.state.nodes[node].spec.name for node in silent)
             log.error("no word from %s for %d s: DOWN", names, self._store.state.settings.node_timeout_seconds)
@@ -50,12 +63,14 @@ class Deadlines:
         timeout = state.settings.node_timeout_seconds
         if timeout <= 0:
             return ()
-        edge = self._links.monotonic() - timeout
+        now = self._links.monotonic()
+        # Between two heartbeats an agent with a stream is silent by rights.
+        edge, edge_of_stream = now - timeout, now - max(timeout, 2 * HEARTBEAT_SECONDS)
         return tuple(
             node.index
             for node in state.nodes
             if not node.down
             and node.facts is not None
-            and node.index not in self._links.up
-            and self._links.pulse(node.index).heard < edge
+            and max(self._links.pulse(node.index).heard, self._listening_since)
+            < (edge_of_stream if node.index in self._links.up else edge)
         )

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from muster.v1 import node_pb2
 
+HEARTBEAT_SECONDS = 10
+"""How often an agent says that it lives."""
 _KNOWN_BLOBS = 4096
 """Most hashes that a link remembers as sent; an agent that has dropped one asks for it again."""
 MOST_LAUNCHES = 1_000

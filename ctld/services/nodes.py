@@ -11,7 +11,7 @@ from ctld.core.commands import Command, FinishBatch, FinishStep, RegisterNode, R
 from ctld.core.model import Caller
 from ctld.loops import wire
 from ctld.loops.dispatch import Dispatcher, Known
-from ctld.loops.links import Link, Links
+from ctld.loops.links import HEARTBEAT_SECONDS, Link, Links
 from ctld.services.door import Door
 from ctld.store.store import Store
 from muster import auth, errors, rpc
@@ -22,7 +22,6 @@ from muster.v1 import node_pb2, node_pb2_grpc
 log = logging.getLogger("ctld.nodes")
 
 PROTOCOL = 1
-HEARTBEAT_SECONDS = 10
 SKEW_WARNING_MS = 5_000
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ctld.core import ranges
 from ctld.core.model import NodeSpec
+from ctld.loops.links import HEARTBEAT_SECONDS
 from muster.ids import BATCH_STEP
 from muster.v1 import node_pb2
 from noded.core.steps import (
@@ -333,12 +334,18 @@ class Agent:
         kind = message.WhichOneof("body")
         if kind == "registered":
             self._registered = True
+            self._later(HEARTBEAT_SECONDS, self._beat, stream)
             self._outbox.take()
             self._carry_out(self.steps.connected())
         elif kind == "refusal":
             stream.drop()
         elif self._registered:
             self._obey(message.orders)
+
+    def _beat(self, stream: Stream) -> None:
+        if self._stream is stream and not stream.broken:
+            stream.send(UP, node_pb2.NodeMessage(heartbeat=node_pb2.Heartbeat()))
+            self._later(HEARTBEAT_SECONDS, self._beat, stream)
 
     def _ring(self) -> None:
         self._later(0.0005, self._send)
