@@ -13,6 +13,7 @@ without `result` lost its stepd.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import marshal
 import os
@@ -42,13 +43,29 @@ def key_of(name: str) -> Key | None:
 def write(folder: str, name: str, value: Any) -> None:
     """Write a marshalled value whole or not at all, readable by nobody else: environments hold secrets."""
     temporary = f"{folder}/{name}.new"
-    with open(temporary, "wb", buffering=0, opener=_private) as file:
-        file.write(marshal.dumps(value))
+    # Not emptied first: that would give back what was reserved.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        data = marshal.dumps(value)
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)
     os.rename(temporary, f"{folder}/{name}")
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def reserve(folder: str, name: str, size: int) -> None:
+    """Take room on the disk for a value of `size` bytes, so that `write` succeeds on one that is full by then.
+
+    Raises:
+        OSError: there is no room.
+    """
+    descriptor = os.open(f"{folder}/{name}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
 
 
 def read(folder: str, name: str) -> Any | None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import marshal
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterable
@@ -49,6 +50,9 @@ _SIGKILL = 9
 _AGAIN_SECONDS = 0.01
 """A stepd's queue of orders is full: how long until the next try."""
 _MOST_TRIES = 1000
+_RESULT_BYTES = 4096
+_TASK_BYTES = 32
+"""Room that is taken on the disk for a result, and more for each task."""
 
 
 class StepKeeper:
@@ -111,9 +115,9 @@ class StepKeeper:
         for step in orders.end_step:
             key = (step.job_id, step.run, step.step_id)
             carry_out(steps.end_step(key, why=step.why, now=step.now, at=step.at))
-        for signal in orders.signal:
-            run_key = (signal.job_id, signal.run)
-            carry_out(steps.signal(signal.serial, run_key, signal.signo, signal.scope, signal.step_id))
+        for ordered in orders.signal:
+            run_key = (ordered.job_id, ordered.run)
+            carry_out(steps.signal(ordered.serial, run_key, ordered.signo, ordered.scope, ordered.step_id))
         for done in orders.forget:
             carry_out(steps.forget((done.job_id, done.run, done.step_id)))
 
@@ -210,6 +214,8 @@ class StepKeeper:
         assert environment is not None
         cgroup = self._cgroups.create(key[0], key[2])
         self._owners[key] = message.uid
+        # Somebody may have cleaned the spool.
+        os.makedirs(self._folder, mode=0o711, exist_ok=True)
         # Others pass through it to the script; they do not list it.
         os.mkdir(folder, 0o711)
         if message.script:
@@ -224,7 +230,10 @@ class StepKeeper:
                     os.fchown(descriptor, message.uid, message.gid)
             finally:
                 os.close(descriptor)
-        stepdir.write(folder, "launch", stepd_launch(message, environment, cgroup, self.around))
+        launch = stepd_launch(message, environment, cgroup, self.around)
+        stepdir.write(folder, "launch", launch)
+        # A step that ends on a disk that is full by then has its result told all the same.
+        stepdir.reserve(folder, "result", _RESULT_BYTES + _TASK_BYTES * len(launch["ranks"]))
 
     def _tell(self, key: Key, order: Order, tries: int = 0) -> None:
         """Give a stepd an order; one that has gone needs none."""
@@ -233,12 +242,15 @@ class StepKeeper:
         try:
             with _control(self._path(key)) as control:
                 control.send(marshal.dumps(order))
+            if order[0] == "end":
+                # A job may have stopped its own supervisor, where both are of one user.
+                signal.pidfd_send_signal(self._watched[key], signal.SIGCONT)
         except BlockingIOError:
             if tries < _MOST_TRIES:
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._tell, key, order, tries + 1)
             else:
                 log.error("JobId=%d StepId=%s does not take its orders", key[0], step_word(key[2]))
-        except (ConnectionRefusedError, FileNotFoundError):
+        except (ConnectionRefusedError, FileNotFoundError, ProcessLookupError):
             return
 
     def _remove(self, key: Key) -> None:

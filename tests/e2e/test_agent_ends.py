@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shutil
 import signal
 import stat
 import tempfile
@@ -83,6 +84,29 @@ async def test_nothing_escapes(cluster: World, tmp_path: Path, what: str, how: s
     assert not alive(pid)
     if how == "the run is ended":
         await controller.until(lambda: (1, 0) in controller.gone)
+
+
+async def test_a_job_that_stopped_its_supervisor_is_ended(cluster: World, tmp_path: Path) -> None:
+    controller, make = cluster
+    make()
+    text = "#!/bin/bash\nkill -STOP $PPID\necho $PPID > pid.new\nmv pid.new pid\nsleep 1000\n"
+    await controller.launch(controller.batch(1, text, tmp_path))
+    await eventually((tmp_path / "pid").exists)
+    stat = f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat"
+    await eventually(lambda: Path(stat).read_text().rpartition(")")[2].split()[0] == "T")
+    await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT, batch_alive=True)])
+    assert (await controller.batch_result(1)).job_gone
+
+
+async def test_a_node_whose_spool_was_cleaned_runs_what_comes_then(cluster: World, tmp_path: Path) -> None:
+    controller, make = cluster
+    make()
+    await controller.launch(controller.batch(1, "#!/bin/sh\nexit 3\n", tmp_path))
+    assert [one.status for one in (await controller.batch_result(1)).tasks] == [3 << 8]
+    (steps,) = tmp_path.glob("**/steps")
+    shutil.rmtree(steps)
+    await controller.launch(controller.batch(2, "#!/bin/sh\nexit 4\n", tmp_path))
+    assert [one.status for one in (await controller.batch_result(2)).tasks] == [4 << 8]
 
 
 @pytest.mark.parametrize(
