@@ -61,7 +61,7 @@ class Demo:
         print("  srun -N2 -n4 hostname                   # tasks on two nodes, their output here")
         print(f"  cd {shlex.quote(str(self._folder))} && sbatch sweep.sbatch   # an array of 200 members")
         print("  squeue; sinfo; sacct; scontrol show node node1")
-        print(f"  {shlex.quote(str(BIN / 'muster'))} status | doctor | down\n", flush=True)
+        print("  muster status | doctor | down\n", flush=True)
 
     def _title(self, text: str) -> None:
         print(f"== {text}", flush=True)

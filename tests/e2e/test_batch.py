@@ -437,8 +437,8 @@ def test_a_warning_signal_reaches_the_shell_or_the_steps(user: User) -> None:
     step_job = user.submit("-t1", "--mem=10", "--signal=USR1@55", "-o", "step.out", script=step_script)
     assert text_of(user, shell_job, "shell.out", "FAILED") == "warned\n"
     assert shown(user, shell_job)["ExitCode"] == "6:0"
-    # All processes of the step hear it: bash tells of the sleep that it waited for.
-    assert text_of(user, step_job, "step.out").splitlines()[0] == "step warned"
+    # All processes of the step hear it: bash tells of the sleep that it waited for, before its own trap or after.
+    assert "step warned" in text_of(user, step_job, "step.out").splitlines()
     assert "shell warned" not in (user.folder / "step.out").read_text()
     assert "RunTime=00:00:0" in user.ok("scontrol", "show", "job", str(shell_job))
 
