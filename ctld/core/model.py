@@ -294,6 +294,8 @@ class StepResult(Record, frozen=True):
     oom: bool = False
     error: str = ""
     """Launch failure in one sentence; empty when the tasks ran."""
+    node_at_fault: bool = False
+    """No step can be begun there, as on a full disk."""
 
 
 class NodeSpec(Record, frozen=True):

@@ -69,6 +69,7 @@ def step_result(node: int, message: node_pb2.StepEnded) -> StepResult:
         max_rss_bytes=message.max_rss_bytes,
         oom=message.oom,
         error=message.error,
+        node_at_fault=message.node_at_fault,
     )
 
 

@@ -364,6 +364,7 @@ class StepEnded(_message.Message):
     OOM_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     JOB_GONE_FIELD_NUMBER: _builtins.int
+    NODE_AT_FAULT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.int
     run: _builtins.int
     step_id: _builtins.int
@@ -377,6 +378,8 @@ class StepEnded(_message.Message):
     """launch failure, one sentence"""
     job_gone: _builtins.bool
     """batch step: nothing of the run is left on this node"""
+    node_at_fault: _builtins.bool
+    """launch failure: the node can begin no step at all, as on a full disk"""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskEnded]: ...
     def __init__(
@@ -394,10 +397,11 @@ class StepEnded(_message.Message):
         oom: _builtins.bool = ...,
         error: _builtins.str = ...,
         job_gone: _builtins.bool = ...,
+        node_at_fault: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "error", b"error", "job_gone", b"job_gone", "job_id", b"job_id", "max_rss_bytes", b"max_rss_bytes", "oom", b"oom", "run", b"run", "started_at", b"started_at", "step_id", b"step_id", "system_ms", b"system_ms", "tasks", b"tasks", "user_ms", b"user_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "error", b"error", "job_gone", b"job_gone", "job_id", b"job_id", "max_rss_bytes", b"max_rss_bytes", "node_at_fault", b"node_at_fault", "oom", b"oom", "run", b"run", "started_at", b"started_at", "step_id", b"step_id", "system_ms", b"system_ms", "tasks", b"tasks", "user_ms", b"user_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -323,13 +323,16 @@ class Steps:
         return [Tell(step.key, order)]
 
 
-def failed_result(error: str, *, at: int, statuses: list[tuple[int, int]] | None = None) -> Result:
+def failed_result(
+    error: str, *, at: int, statuses: list[tuple[int, int]] | None = None, node_at_fault: bool = False
+) -> Result:
     """Give the result of a step that has no stepd to say it.
 
     Args:
         error: one sentence.
         at: when this was noticed.
         statuses: (rank, wait status) of tasks that had begun; None: nothing had.
+        node_at_fault: no step can be begun here, whoever's it is.
     """
     return {
         "tasks": statuses or [],
@@ -340,6 +343,7 @@ def failed_result(error: str, *, at: int, statuses: list[tuple[int, int]] | None
         "max_rss_bytes": 0,
         "oom": False,
         "error": error,
+        "node_at_fault": node_at_fault,
     }
 
 

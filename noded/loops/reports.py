@@ -37,6 +37,8 @@ class Outbox:
             max_rss_bytes=result["max_rss_bytes"],
             oom=result["oom"],
             error=result["error"],
+            # Not in results that a stepd of an older release has left.
+            node_at_fault=result.get("node_at_fault", False),
             job_gone=job_gone,
         )
         for rank, status in result["tasks"]:

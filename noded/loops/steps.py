@@ -7,6 +7,7 @@ what it had begun is ended here.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import marshal
 import os
@@ -50,6 +51,10 @@ _SIGKILL = 9
 _AGAIN_SECONDS = 0.01
 """A stepd's queue of orders is full: how long until the next try."""
 _MOST_TRIES = 1000
+_CROWDED_SECONDS = 1.0
+"""No descriptor is free: how long until the next try."""
+_SPOOL_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ENOENT, errno.ENOTDIR)
+"""What does not pass by itself: the node has to be looked at."""
 _RESULT_BYTES = 4096
 _TASK_BYTES = 32
 """Room that is taken on the disk for a result, and more for each task."""
@@ -205,7 +210,8 @@ class StepKeeper:
                 self._write(key, folder, message)
             except OSError as error:
                 log.error("JobId=%d StepId=%s cannot be begun: %s", key[0], step_word(key[2]), error)
-                self._ended(key, failed_result(f"the step's folder cannot be written: {error}", at=int(time.time())))
+                sentence = f"the step's folder cannot be written: {error}"
+                self._ended(key, failed_result(sentence, at=int(time.time()), node_at_fault=error.errno in _SPOOL_FAULTS))
                 return
         self._zygote.begin(folder)
 
@@ -268,16 +274,21 @@ class StepKeeper:
         assert key is not None
         if key in self._watched or self.steps.phase(key) is not Phase.ORDERED:
             return
-        if pid == 0:
-            pid, _ = stepdir.stepd_of(folder)
-        if pid == 0:
-            self._ended(key, failed_result("the step's process could not be started", at=int(time.time())))
-            return
         try:
+            if pid == 0:
+                pid, _ = stepdir.stepd_of(folder)
+            if pid == 0:
+                self._ended(key, failed_result("the step's process could not be started", at=int(time.time())))
+                return
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             self._carry_out(self.steps.begun(key))
             self._stepd_ended(key)
+            return
+        except OSError as error:
+            # No descriptor is free. The step lives all the same.
+            log.error("JobId=%d StepId=%s cannot be watched yet: %s", key[0], step_word(key[2]), error)
+            asyncio.get_running_loop().call_later(_CROWDED_SECONDS, self._begun, folder, pid)
             return
         self._watch(key, descriptor)
         self._carry_out(self.steps.begun(key))
@@ -292,7 +303,12 @@ class StepKeeper:
         if descriptor >= 0:
             self.watch.remove(descriptor)
             os.close(descriptor)
-        result: Result | None = stepdir.read(self._path(key), "result")
+        try:
+            result: Result | None = stepdir.read(self._path(key), "result")
+        except OSError as error:
+            log.error("JobId=%d StepId=%s: its result cannot be read yet: %s", key[0], step_word(key[2]), error)
+            asyncio.get_running_loop().call_later(_CROWDED_SECONDS, self._stepd_ended, key)
+            return
         if result is not None:
             self._ended(key, result)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -98,13 +99,37 @@ async def test_a_job_that_stopped_its_supervisor_is_ended(cluster: World, tmp_pa
     assert (await controller.batch_result(1)).job_gone
 
 
+async def test_steps_that_an_agent_without_free_descriptors_cannot_watch_are_reported_later(
+    cluster: World, tmp_path: Path
+) -> None:
+    controller, make = cluster
+    agent = make()
+    await controller.launch(controller.batch(1, "#!/bin/sh\n", tmp_path))
+    await controller.batch_result(1)
+    assert agent.process is not None
+    most = len(os.listdir(f"/proc/{agent.process.pid}/fd")) + 6
+    resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    text = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\n"
+    await controller.launch(*(controller.batch(number, text, tmp_path) for number in range(2, 14)))
+    await eventually(lambda: "cannot be watched yet" in agent.log.read_text())
+    (tmp_path / "go").touch()
+    for number in range(2, 14):
+        assert (await controller.batch_result(number)).job_gone
+
+
 async def test_a_node_whose_spool_was_cleaned_runs_what_comes_then(cluster: World, tmp_path: Path) -> None:
     controller, make = cluster
     make()
     await controller.launch(controller.batch(1, "#!/bin/sh\nexit 3\n", tmp_path))
     assert [one.status for one in (await controller.batch_result(1)).tasks] == [3 << 8]
     (steps,) = tmp_path.glob("**/steps")
-    shutil.rmtree(steps)
+
+    def cleaned() -> bool:
+        # The agent removes the first step's folder meanwhile.
+        shutil.rmtree(steps, ignore_errors=True)
+        return not steps.exists()
+
+    await eventually(cleaned)
     await controller.launch(controller.batch(2, "#!/bin/sh\nexit 4\n", tmp_path))
     assert [one.status for one in (await controller.batch_result(2)).tasks] == [4 << 8]
 

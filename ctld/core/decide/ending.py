@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ctld.core.events import JobFinished, JobRequeued
+from ctld.core.events import Event, JobFinished, JobRequeued, NodeChanged
 from ctld.core.model import Job, StepResult
 from ctld.core.record import TERM, batch_record, run_record, step_record
 from ctld.core.state import State
@@ -29,6 +29,14 @@ _KEPT_WORDS = (JobState.NODE_FAIL, JobState.PREEMPTED)
 def may_requeue(job: Job) -> bool:
     """Tell whether a job may go back to the queue by itself."""
     return job.spec.batch and job.spec.requeue
+
+
+def drain_at_fault(state: State, result: StepResult, at: UnixTime) -> list[Event]:
+    """Drain a node that can begin no step: it is always free, and would eat the queue."""
+    node = state.nodes[result.node]
+    if not result.node_at_fault or node.down or node.drain or node.fail:
+        return []
+    return [NodeChanged(at=at, node=result.node, down=False, drain=True, fail=False, reason=result.error)]
 
 
 def other_nodes(job: Job, *gone: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctld.core.commands import FinishBatch, FinishStep, LoseBatch, ReleaseNode
 from ctld.core.decide.ending import (
     LAUNCH_FAILED_HELD,
+    drain_at_fault,
     end_by_kill,
     end_by_node_failure,
     finish,
@@ -34,7 +35,7 @@ def finish_batch(state: State, command: FinishBatch, at: UnixTime) -> list[Event
         ended_how = status if result.tasks else TERM
         return [end_by_kill(state, job, at, status=ended_how, completing=completing, result=result)]
     if result.error and not result.tasks:
-        return [_launch_failed(state, job, at, result, completing)]
+        return [*drain_at_fault(state, result, at), _launch_failed(state, job, at, result, completing)]
     end, reason = end_of(status)
     return [
         finish(

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from ctld.core import ranges
 from ctld.core.commands import CancelStep, CreateStep, FinishStep, StepRequest
-from ctld.core.decide.ending import end_by_kill, finish, other_nodes
+from ctld.core.decide.ending import drain_at_fault, end_by_kill, finish, other_nodes
 from ctld.core.decide.refusals import denied, invalid, may_change, refused, unknown_job
 from ctld.core.decide.step_layout import (
     Place,
@@ -263,8 +263,9 @@ def finish_step(state: State, command: FinishStep, at: UnixTime) -> list[Event]:
     reported = {earlier.node for earlier in step.results}
     if job.restarts != command.run or result.node not in nodes or result.node in reported:
         return []
+    events = drain_at_fault(state, result, at)
     if nodes - reported != {result.node}:
-        events: list[Event] = [StepReported(at=at, job_id=job.id, step_id=step.step_id, result=result)]
+        events.append(StepReported(at=at, job_id=job.id, step_id=step.step_id, result=result))
         if step.kill_on_bad_exit and step.kill is None and aggregate_status((result,)):
             kill = Kill(state=int(JobState.FAILED), at=at, why=TASK_FAILURE, now=True)
             events.append(StepKillOrdered(at=at, job_id=job.id, step_id=step.step_id, kill=kill))
@@ -273,8 +274,8 @@ def finish_step(state: State, command: FinishStep, at: UnixTime) -> list[Event]:
     record = step_record(state, job, whole, ended_at=at)
     done = StepFinished(at=at, job_id=job.id, step_id=step.step_id, record=record)
     if job.spec.batch or step.step_id != 0:
-        return [done]
-    return [done, _end_allocation(state, job, whole, at)]
+        return [*events, done]
+    return [*events, done, _end_allocation(state, job, whole, at)]
 
 
 def _end_allocation(state: State, job: Job, step: Step, at: UnixTime) -> Event:

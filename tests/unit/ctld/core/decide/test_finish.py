@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from ctld.core.commands import (
     Cancel,
     CreateStep,
     FinishBatch,
+    FinishStep,
     LoseBatch,
     ReleaseNode,
     Requeue,
@@ -15,7 +17,7 @@ from ctld.core.commands import (
 )
 from ctld.core.events import JobFinished, JobRequeued, NodesReleased
 from ctld.core.model import StepResult
-from muster.ids import BATCH_STEP, JobId, UnixTime
+from muster.ids import BATCH_STEP, JobId, StepId, UnixTime
 from muster.states import COMPLETING, JobState
 from tests.builders import ADMIN, NOON, USER, a_state
 from tests.stage import Stage, a_result, a_share
@@ -120,6 +122,26 @@ def test_a_failed_launch_goes_back_to_the_queue_and_is_held(stage: Stage) -> Non
     job = stage.job(job_id)
     assert (job.state, job.hold, job.priority) == (JobState.PENDING, "user", 0)
     assert job.state_text == "launch failed requeued held"
+
+
+def test_a_node_that_can_begin_no_step_is_drained_so_that_it_eats_no_queue(stage: Stage) -> None:
+    first, second = stage.running(a_share()), stage.running(a_share(first_core=1))
+    fault = structs.replace(a_result(0, error="no space left on /var/spool"), node_at_fault=True)
+    stage.do(FinishBatch(JobId(first), 0, fault))
+    node = stage.state.nodes[0]
+    assert (node.drain, node.down, node.reason) == (True, False, "no space left on /var/spool")
+    assert stage.job(first).state_text == "launch failed requeued held"
+    (event,) = stage.do(FinishBatch(JobId(second), 0, fault))
+    assert isinstance(event, JobRequeued)
+
+
+def test_a_step_that_cannot_be_begun_for_its_nodes_fault_drains_the_node_and_fails(stage: Stage) -> None:
+    job_id = stage.running(batch=False)
+    stage.do(CreateStep(JobId(job_id), USER, StepRequest(name="s", argv=("x",))))
+    fault = structs.replace(a_result(0, error="no space left on /var/spool"), node_at_fault=True)
+    stage.do(FinishStep(JobId(job_id), 0, StepId(0), fault))
+    assert stage.state.nodes[0].drain
+    assert stage.job(job_id).reason == "JobLaunchFailure"
 
 
 def test_a_failed_launch_ends_a_job_that_may_not_be_requeued(stage: Stage) -> None:
