@@ -211,7 +211,9 @@ class StepKeeper:
             except OSError as error:
                 log.error("JobId=%d StepId=%s cannot be begun: %s", key[0], step_word(key[2]), error)
                 sentence = f"the step's folder cannot be written: {error}"
-                self._ended(key, failed_result(sentence, at=int(time.time()), node_at_fault=error.errno in _SPOOL_FAULTS))
+                self._ended(
+                    key, failed_result(sentence, at=int(time.time()), node_at_fault=error.errno in _SPOOL_FAULTS)
+                )
                 return
         self._zygote.begin(folder)
 
