@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +11,12 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
 
 from muster.config.records import DbdConfig
 from muster.errors import InvalidInput
+
+log = logging.getLogger("dbd.database")
 
 _BUSY_MS = 15_000
 _SCRIPT_SECONDS = 30
@@ -99,6 +103,8 @@ def open_database(url: str | URL) -> Engine:
         shown = parsed.render_as_string(hide_password=True)
         raise InvalidInput(f"cannot use the database URL {shown}: {error}") from None
     event.listen(engine, "connect", _prepare_sqlite)
+    if parsed.database and parsed.database != ":memory:":
+        _watch_file(engine, parsed.database)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -124,6 +130,30 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _watch_file(engine: Engine, path: str) -> None:
+    """Use no connection to a file that was removed or replaced: what is written there would be gone with the process,
+    and the controller forgets what was acknowledged."""
+
+    def remember(_connection: Any, record: Any) -> None:
+        record.info["file"] = _identity(path)
+
+    def check(_connection: Any, record: Any, _proxy: object) -> None:
+        if record.info.get("file") != _identity(path):
+            log.error("the database file %s was removed or replaced: opening what is there now", path)
+            raise DisconnectionError
+
+    event.listen(engine, "connect", remember)
+    event.listen(engine, "checkout", check)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from dbd.daemon import Options, _configured
 from dbd.database import configured_url, open_database
@@ -61,6 +63,31 @@ def test_two_sources_of_the_database_are_one_too_many(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="both name the database"):
         _configured(options(tmp_path, database="sqlite:///x"))
     assert _configured(options(None, database="sqlite:///x")) == ("sqlite:///x", "127.0.0.1:6819")
+
+
+def test_a_file_that_was_removed_takes_nothing_in_and_one_put_in_its_place_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, backup = tmp_path / "history.db", tmp_path / "backup.db"
+    engine = open_database(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table taken (number integer)")
+    engine.dispose()
+    shutil.copy(file, backup)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("insert into taken values (1)")
+    for left in tmp_path.glob("history.db*"):
+        left.unlink()
+    with pytest.raises(OperationalError, match="no such table"), engine.begin() as connection:
+        connection.exec_driver_sql("insert into taken values (2)")
+    assert f"{file} was removed or replaced" in caplog.text
+    for left in tmp_path.glob("history.db*"):
+        left.unlink()
+    shutil.copy(backup, file)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("insert into taken values (3)")
+        assert connection.exec_driver_sql("select number from taken").scalars().all() == [3]
+    engine.dispose()
 
 
 def test_a_url_of_another_kind_is_refused_without_its_password() -> None:
