@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NewType
+# For type checkers these are types of their own. At run time they are int itself: NewType would cost the import of
+# typing in every supervisor of a step, and a Python call for each conversion in the controller.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NewType
 
-JobId = NewType("JobId", int)
-"""A job's number, 1 to 67,043,328; each member of an array has one of its own once it starts."""
-StepId = NewType("StepId", int)
-"""A step's number: 0, 1, ... or one of the special numbers below."""
-NodeIndex = NewType("NodeIndex", int)
-"""Place of a node in the controller's node table (sorted by natural name order)."""
-UnixTime = NewType("UnixTime", int)
-"""Seconds since the epoch."""
-Seconds = NewType("Seconds", int)
+    JobId = NewType("JobId", int)
+    """A job's number, 1 to 67,043,328; each member of an array has one of its own once it starts."""
+    StepId = NewType("StepId", int)
+    """A step's number: 0, 1, ... or one of the special numbers below."""
+    NodeIndex = NewType("NodeIndex", int)
+    """Place of a node in the controller's node table (sorted by natural name order)."""
+    UnixTime = NewType("UnixTime", int)
+    """Seconds since the epoch."""
+    Seconds = NewType("Seconds", int)
+else:
+    JobId = StepId = NodeIndex = UnixTime = Seconds = int
 
 # Special step numbers, as Slurm's clients know them.
 PENDING_STEP = StepId(0xFFFFFFFD)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from muster.ids import BATCH_STEP
-from noded.launch.spec import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from noded.launch.spec import Launch
 
 Environment = dict[bytes, bytes]
 

@@ -6,6 +6,7 @@ makes them from the controller's message.
 
 from __future__ import annotations
 
+# Not loaded by the zygote: only type checkers need the classes (noded/services/wire.py makes plain dictionaries).
 from typing import TypedDict
 
 

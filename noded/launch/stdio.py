@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from muster import patterns
 from muster.ids import BATCH_STEP, step_word
 from noded.launch.spawn import User
-from noded.launch.spec import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from noded.launch.spec import Launch
 
 
 class CannotOpen(Exception):
     """A file of the job cannot be opened; the sentence names it and says why."""
 
 
-@dataclass(frozen=True, slots=True)
 class Files:
-    """The descriptors of one task."""
+    """The descriptors of one task. (A plain class: dataclasses would be the zygote's largest import.)"""
 
-    stdin: int
-    stdout: int
-    stderr: int
+    __slots__ = ("stderr", "stdin", "stdout")
+
+    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
 
 
 def pattern_values(launch: Launch, place: int = 0) -> dict[str, str | int]:

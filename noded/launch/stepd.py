@@ -18,14 +18,16 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import time
 
 from muster.ids import BATCH_STEP, step_word
 from muster.signals import describe_signal
 from noded.launch import env, spawn, stdio, stepdir
-from noded.launch.spec import Launch
 from noded.launch.streams import ATTACH_SECONDS, Streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from noded.launch.spec import Launch
 
 _SIGNAL_NO_FILES = 53
 """Slurm's exit of a job whose files cannot be opened: 0:53."""
@@ -320,6 +322,8 @@ def _interpreter(script: str) -> str:
 
 def _login_environment(name: str, user: spawn.User) -> bytes:
     """Give the environment of a login shell of the user, NUL-separated; empty when it cannot be had in 10 s."""
+    import subprocess  # rarely wanted, and large for what each fork has to share
+
     command = ["su", "-", name, "-c", "env -0"] if os.geteuid() == 0 else ["/bin/sh", "-lc", "env -0"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)

@@ -17,7 +17,10 @@ import errno
 import fcntl
 import marshal
 import os
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 Key = tuple[int, int, int]
 """(job, run, step)."""

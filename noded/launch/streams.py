@@ -18,7 +18,10 @@ from collections.abc import Iterable, Mapping
 from muster import frames
 from noded.launch import stdio
 from noded.launch.spawn import User
-from noded.launch.spec import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from noded.launch.spec import Launch
 
 _CHUNK = 65536
 _MOST_BUFFERED = 1 << 20
