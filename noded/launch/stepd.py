@@ -283,7 +283,7 @@ class Stepd:
             "oom": False,
             "error": self.error,
         }
-        stepdir.write(self.folder, "result", result)
+        stepdir.write(self.folder, "result", result, from_reserve=True)
         self.streams.finish(self.error)
         control.close()
 

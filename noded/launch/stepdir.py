@@ -28,6 +28,10 @@ Key = tuple[int, int, int]
 SCRIPT = "slurm_script"
 """The reference's own name: users know it from `$0`."""
 _LEAVING = ".gone"
+_RESERVE = "reserve"
+RESERVE_BYTES = 4 << 20
+"""Room for the results of a thousand steps."""
+_PIECE_BYTES = 64 << 10
 
 
 def name_of(key: Key) -> str:
@@ -43,32 +47,62 @@ def key_of(name: str) -> Key | None:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
-def write(folder: str, name: str, value: Any) -> None:
-    """Write a marshalled value whole or not at all, readable by nobody else: environments hold secrets."""
+def write(folder: str, name: str, value: Any, *, from_reserve: bool = False) -> None:
+    """Write a marshalled value whole or not at all, readable by nobody else: environments hold secrets.
+
+    Args:
+        folder: the step's.
+        name: of the file.
+        value: what marshal takes.
+        from_reserve: on a disk that is full, take room from the spool's reserve (for results, not for new steps).
+    """
+    data = marshal.dumps(value)
+    while True:
+        try:
+            _write(folder, name, data)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not from_reserve or not _draw(folder):
+                raise
+
+
+def _write(folder: str, name: str, data: bytes) -> None:
     temporary = f"{folder}/{name}.new"
-    # Not emptied first: that would give back what was reserved.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        data = marshal.dumps(value)
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.ftruncate(descriptor, len(data))
     finally:
         os.close(descriptor)
     os.rename(temporary, f"{folder}/{name}")
 
 
-def reserve(folder: str, name: str, size: int) -> None:
-    """Take room on the disk for a value of `size` bytes, so that `write` succeeds on one that is full by then.
+def make_reserve(spool: str) -> None:
+    """Take room on the disk in the agent's spool, for the results of steps that end when it is full.
+
+    One for all: room taken for each step, and given back, cost more than all its other files together.
 
     Raises:
         OSError: there is no room.
     """
-    descriptor = os.open(f"{folder}/{name}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(f"{spool}/{_RESERVE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, size)
+        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
     finally:
         os.close(descriptor)
+
+
+def _draw(folder: str) -> bool:
+    """Give a piece of the reserve back to the disk; False when nothing is left of it."""
+    reserve = f"{os.path.dirname(os.path.dirname(folder))}/{_RESERVE}"
+    try:
+        left = os.stat(reserve).st_size
+        if left == 0:
+            return False
+        os.truncate(reserve, max(0, left - _PIECE_BYTES))
+    except OSError:
+        return False
+    return True
 
 
 def read(folder: str, name: str) -> Any | None:

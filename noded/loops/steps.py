@@ -55,9 +55,6 @@ _CROWDED_SECONDS = 1.0
 """No descriptor is free: how long until the next try."""
 _SPOOL_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ENOENT, errno.ENOTDIR)
 """What does not pass by itself: the node has to be looked at."""
-_RESULT_BYTES = 4096
-_TASK_BYTES = 32
-"""Room that is taken on the disk for a result, and more for each task."""
 
 
 class StepKeeper:
@@ -89,6 +86,10 @@ class StepKeeper:
     async def open(self) -> None:
         """Take over what a former agent left, and start the zygote."""
         os.makedirs(self._folder, mode=0o711, exist_ok=True)
+        try:
+            stepdir.make_reserve(os.path.dirname(self._folder))
+        except OSError as error:
+            log.error("no room for the results of steps that end on a full disk: %s", error)
         await self._zygote.wait_for_former()
         self._zygote.start()
         for name in sorted(os.listdir(self._folder)):
@@ -238,10 +239,7 @@ class StepKeeper:
                     os.fchown(descriptor, message.uid, message.gid)
             finally:
                 os.close(descriptor)
-        launch = stepd_launch(message, environment, cgroup, self.around)
-        stepdir.write(folder, "launch", launch)
-        # A step that ends on a disk that is full by then has its result told all the same.
-        stepdir.reserve(folder, "result", _RESULT_BYTES + _TASK_BYTES * len(launch["ranks"]))
+        stepdir.write(folder, "launch", stepd_launch(message, environment, cgroup, self.around))
 
     def _tell(self, key: Key, order: Order, tries: int = 0) -> None:
         """Give a stepd an order; one that has gone needs none."""

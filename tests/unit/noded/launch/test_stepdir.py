@@ -18,15 +18,25 @@ def test_what_is_written_is_read_and_readable_by_nobody_else(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["launch"]
 
 
-def test_reserved_room_is_used_and_what_is_not_needed_given_back(tmp_path: Path) -> None:
-    stepdir.reserve(str(tmp_path), "result", 4096)
-    reserved = os.stat(tmp_path / "result.new")
-    assert (reserved.st_size, reserved.st_mode & 0o777) == (4096, 0o600)
-    assert stepdir.read(str(tmp_path), "result") is None
-    stepdir.write(str(tmp_path), "result", {"tasks": [(0, 768)]})
-    assert os.stat(tmp_path / "result").st_ino == reserved.st_ino
-    assert os.stat(tmp_path / "result").st_size < 100
-    assert stepdir.read(str(tmp_path), "result") == {"tasks": [(0, 768)]}
+def test_a_full_disk_takes_room_from_the_spools_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "steps" / "1.0.0"
+    folder.mkdir(parents=True)
+    stepdir.make_reserve(str(tmp_path))
+    reserve = tmp_path / "reserve"
+    assert (reserve.stat().st_size, reserve.stat().st_mode & 0o777) == (stepdir.RESERVE_BYTES, 0o600)
+    whole = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        """A disk that has room only once the reserve has given some back twice."""
+        short = reserve.stat().st_size > stepdir.RESERVE_BYTES - 100_000
+        return whole(descriptor, data[:3] if short else data)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        stepdir.write(str(folder), "launch", {"work_dir": "/somewhere"})
+    stepdir.write(str(folder), "result", {"tasks": [(0, 768)]}, from_reserve=True)
+    assert stepdir.read(str(folder), "result") == {"tasks": [(0, 768)]}
+    assert reserve.stat().st_size < stepdir.RESERVE_BYTES
 
 
 def test_a_value_that_does_not_fit_on_the_disk_leaves_what_was_there(
