@@ -42,7 +42,21 @@ def task_environment(launch: Launch, shared: Environment, place: int) -> Environ
         b"SLURM_NODEID": b"%d" % launch["node_id"],
         b"SLURM_GTIDS": ",".join(map(str, launch["ranks"])).encode(),
     }
+    each = _gpus_each(launch, shared)
+    if each:
+        shown = shared[b"CUDA_VISIBLE_DEVICES"].split(b",")
+        own[b"CUDA_VISIBLE_DEVICES"] = b",".join(shown[place * each : (place + 1) * each])
     return {**shared, **own}
+
+
+def _gpus_each(launch: Launch, shared: Environment) -> int:
+    """Give how many GPUs each task of a step is bound to: --gpus-per-task implies it (as Slurm has it); 0: all see all."""
+    asked = shared.get(b"SLURM_GPUS_PER_TASK", b"")
+    if launch["step"] is None or not asked:
+        return 0
+    counts = [entry.rpartition(b":")[2] for entry in asked.split(b",")]
+    each = sum(int(count) if count.isdigit() else 1 for count in counts)
+    return each if 0 < each * len(launch["ranks"]) <= len(launch["gpus"]) else 0
 
 
 def step_number(step_id: int) -> str:

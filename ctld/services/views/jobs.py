@@ -348,7 +348,7 @@ def _output(view: JobView, job: Job, *, expanded: bool) -> str:
 
 
 def _sort_state(view: JobView, job: Job) -> Value:
-    return job.state | job.flags << 8
+    return job.state | shown_flags(job) << 8
 
 
 FIELDS: dict[str, Field] = {
@@ -412,9 +412,9 @@ FIELDS: dict[str, Field] = {
     "sid": lambda view, job: job.spec.sid,
     "start_at": lambda view, job: view.start(job),
     "started_at": lambda view, job: job.started_at,
-    "state": lambda view, job: state_word(job.state, job.flags),
+    "state": lambda view, job: state_word(job.state, shown_flags(job)),
     "state_base": lambda view, job: job.state,
-    "state_compact": lambda view, job: state_compact(job.state, job.flags),
+    "state_compact": lambda view, job: state_compact(job.state, shown_flags(job)),
     "state_sort": _sort_state,
     "std_err": lambda view, job: view.path(job, job.spec.std_err, "", expanded=False),
     "std_err_path": lambda view, job: view.path(job, job.spec.std_err, "", expanded=True),
@@ -441,6 +441,11 @@ FIELDS: dict[str, Field] = {
     "work_dir": lambda view, job: job.spec.work_dir,
 }
 """Field name -> what gives it. Commands ask by these names (`GET /v1/jobs?fields=id,name`)."""
+
+
+def shown_flags(job: Job) -> int:
+    """Give a job's flags as users see them: one that was ordered to end is COMPLETING until its processes are gone."""
+    return job.flags | COMPLETING if job.kill is not None and job.state == JobState.RUNNING else job.flags
 
 
 def is_current(job: Job) -> bool:

@@ -10,7 +10,7 @@ from ctld.core import ranges
 from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
 from ctld.core.state import State
-from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of
+from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of, shown_flags
 from muster import errors, hostlist
 from muster.ids import NO_TASK
 from muster.slurm_errors import slurm_text
@@ -127,7 +127,8 @@ class Selection:
         if self._bases is None:
             return is_current(job)
         # As in Slurm, a base state means a job without any flag.
-        return (not job.flags and job.state in self._bases) or bool(job.flags & self._flags)
+        flags = shown_flags(job)
+        return (not flags and job.state in self._bases) or bool(flags & self._flags)
 
 
 def check_known(state: State, selectors: Sequence[Selector]) -> None:

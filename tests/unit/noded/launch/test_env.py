@@ -95,3 +95,21 @@ def test_a_steps_tasks_see_the_step_and_their_place() -> None:
     assert {name: found.get(name) for name in wanted} == wanted
     for name in ("ENVIRONMENT", "HOSTNAME", "SLURM_JOB_GPUS", "HYDRA_BOOTSTRAP"):
         assert name not in found
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "ranks", "seen_by_each"),
+    [
+        ("2", [0, 1, 2, 3], [4, 5], ["0,1", "2,3"]),
+        ("h100:1", [5, 7], [0, 1], ["5", "7"]),
+        # Fewer GPUs than that, or another way of asking: every task sees all.
+        ("2", [0, 1, 2], [4, 5], ["0,1,2", "0,1,2"]),
+        ("", [0, 1], [0, 1], ["0,1", "0,1"]),
+    ],
+)
+def test_gpus_per_task_are_each_tasks_own(
+    asked: str, gpus: list[int], ranks: list[int], seen_by_each: list[str]
+) -> None:
+    launch = a_launch(step=a_step(), gpus=gpus, ranks=ranks)
+    inherited = f"SLURM_GPUS_PER_TASK={asked}\0".encode() if asked else b""
+    assert [seen(launch, inherited, place)["CUDA_VISIBLE_DEVICES"] for place in range(len(ranks))] == seen_by_each
