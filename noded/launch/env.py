@@ -50,7 +50,7 @@ def task_environment(launch: Launch, shared: Environment, place: int) -> Environ
 
 
 def _gpus_each(launch: Launch, shared: Environment) -> int:
-    """Give how many GPUs each task of a step is bound to: --gpus-per-task implies it (as Slurm has it); 0: all see all."""
+    """Give how many GPUs each task of a step is bound to, which --gpus-per-task implies; 0: every task sees all."""
     asked = shared.get(b"SLURM_GPUS_PER_TASK", b"")
     if launch["step"] is None or not asked:
         return 0
