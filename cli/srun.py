@@ -258,7 +258,8 @@ class Srun:
 
             base.say(f"srun: error: Node failure on {hostlist.uniq(lost)}")
         self.ends.report()
-        return self.ends.code
+        # Output that was lost is a failure of the command, though the tasks did well.
+        return max(self.ends.code, 1) if outputs.lost else self.ends.code
 
     def _create(self) -> dict[str, Any]:
         request = {key: self.values[key] for key in _STEP_KEYS if self.values.get(key) is not None}

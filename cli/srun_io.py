@@ -113,7 +113,8 @@ class Outputs:
         self._only = {frames.STDOUT: only_out, frames.STDERR: only_err}
         self._width = label_width
         self._partial: dict[tuple[int, int], bytes] = {}
-        self._told = False
+        self.lost = False
+        """Some of it could not be written, and not because its reader has left."""
         self.unbuffered = False
 
     def put(self, kind: int, rank: int, data: bytes) -> None:
@@ -162,8 +163,8 @@ class Outputs:
                 select.select([], [descriptor], [])
             except OSError as problem:
                 # Whoever read it has left: the tasks go on. Anything else (a full disk) is said, once.
-                if problem.errno != errno.EPIPE and not self._told:
-                    self._told = True
+                if problem.errno != errno.EPIPE and not self.lost:
+                    self.lost = True
                     say(f"srun: error: cannot write the output of tasks: {problem.strerror}")
                 return
 

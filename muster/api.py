@@ -271,7 +271,20 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     assert isinstance(found, kind)
     if b"\\u0000" in body:  # the one way in which JSON writes it
         _refuse_nul(found)
+    if b"\\n" in body or b"\\r" in body:
+        _refuse_line_breaks(found)
     return found
+
+
+_ONE_LINE = ("job_name", "name", "account", "partition", "qos", "wckey", "comment", "reason", "features")
+"""Fields that stand in tables: a line break in them would forge a row."""
+
+
+def _refuse_line_breaks(found: Message) -> None:
+    for field in _ONE_LINE:
+        value = getattr(found, field, None)
+        if isinstance(value, str) and ("\n" in value or "\r" in value):
+            raise InvalidInput(f"field {field} holds a line break", "it is shown in tables, a row a job")
 
 
 def _refuse_nul(found: Message) -> None:

@@ -21,7 +21,7 @@ BACKLOG = 1024
 MAX_BODY_BYTES = 32 << 20
 """A script of max_script_size, an environment, and room; larger requests are refused by name."""
 
-IDLE_SECONDS = 3600.0
+IDLE_SECONDS = 300.0
 """How long a connection may stay open between two requests."""
 CLOSE_SECONDS = 2.0
 

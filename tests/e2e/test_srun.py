@@ -113,6 +113,16 @@ def test_output_goes_to_files_by_pattern(user: User) -> None:
     assert "srun: error: Could not open stdout file:" in done.err
 
 
+def test_output_that_cannot_be_written_is_a_failure(user: User) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            ["srun", "echo", "lost"], cwd=user.folder, env=user.environment, stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "srun: error: cannot write the output of tasks: No space left on device\n"
+
+
 def test_large_output_arrives_whole(user: User) -> None:
     out = user.ok("srun", "-n2", "bash", "-c", "seq 1 200000")
     assert out.count("\n") == 400000

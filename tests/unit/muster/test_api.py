@@ -63,6 +63,14 @@ def test_a_nul_character_is_refused_by_its_field(field: str, value: object) -> N
     assert decode(body(script="\0"), JobRequest).script == "\0"
 
 
+@pytest.mark.parametrize("field", ["job_name", "comment", "account", "partition"])
+@pytest.mark.parametrize("text", ["a\nb", "a\r"])
+def test_a_line_break_is_refused_where_it_would_forge_a_row(field: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"field {field} holds a line break"):
+        decode(body(**{field: text}), JobRequest)
+    assert decode(body(script="#!/bin/sh\ntrue\n", job_name="a\\nb"), JobRequest).job_name == "a\\nb"
+
+
 def test_what_is_no_json_is_said_to_be_none() -> None:
     with pytest.raises(InvalidInput, match="no JSON"):
         decode(b"{", CancelRequest)
