@@ -50,7 +50,9 @@ class NodesService(node_pb2_grpc.NodesServicer):
         except errors.MusterError as error:
             log.error("a node is refused: %s", error)
             final = isinstance(error, errors.Denied)
-            await context.write(node_pb2.ControllerMessage(refusal=node_pb2.Refusal(sentence=str(error), final=final)))
+            unknown = isinstance(error, errors.NotFound)
+            refusal = node_pb2.Refusal(sentence=str(error), final=final, unknown=unknown)
+            await context.write(node_pb2.ControllerMessage(refusal=refusal))
             return
         try:
             await context.write(node_pb2.ControllerMessage(registered=registered))

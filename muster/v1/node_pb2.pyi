@@ -503,18 +503,22 @@ class Refusal(_message.Message):
 
     SENTENCE_FIELD_NUMBER: _builtins.int
     FINAL_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
     sentence: _builtins.str
     final: _builtins.bool
     """true: the agent ends; false: it tries again later"""
+    unknown: _builtins.bool
+    """no such node is configured: whatever runs there belongs to no job any more"""
     def __init__(
         self,
         *,
         sentence: _builtins.str = ...,
         final: _builtins.bool = ...,
+        unknown: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "sentence", b"sentence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "sentence", b"sentence", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

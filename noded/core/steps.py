@@ -162,6 +162,11 @@ class Steps:
         self._owed[run] = None
         return [told for step in alive for told in self._end(step, why=why, now=now, at=at)]
 
+    def end_all(self, *, why: str, at: int) -> list[Instruction]:
+        """End everything at once: the node is none of the cluster's any more."""
+        living = [step for step in self._steps.values() if step.phase is not Phase.ENDED]
+        return [told for step in living for told in self._end(step, why=why, now=True, at=at)]
+
     def end_step(self, key: Key, *, why: str, now: bool, at: int) -> list[Instruction]:
         """End one step; one that is not here yet will not be begun."""
         step = self._steps.get(key)

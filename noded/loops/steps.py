@@ -109,6 +109,10 @@ class StepKeeper:
 
     # What the controller orders.
 
+    def end_all(self) -> None:
+        """End all steps: the controller knows no node of this name."""
+        self._carry_out(self.steps.end_all(why="NODE FAILURE", at=int(time.time())))
+
     def obey(self, orders: node_pb2.Orders) -> None:
         """Carry out one message of orders."""
         for blob in orders.blobs:

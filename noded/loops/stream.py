@@ -36,11 +36,12 @@ _Call = Any
 
 
 class Refused(errors.Refused):
-    """The controller will not have this agent; `final`: not later either."""
+    """The controller will not have this agent; `final`: not later either; `unknown`: it has no such node."""
 
-    def __init__(self, sentence: str, *, final: bool) -> None:
-        super().__init__(sentence)
-        self.final = final
+    def __init__(self, refusal: node_pb2.Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.final = refusal.final
+        self.unknown = refusal.unknown
 
 
 class Stream:
@@ -81,6 +82,9 @@ class Stream:
                 if error.final:
                     raise
                 self._trouble(f"the controller refuses this node: {error}")
+                if error.unknown:
+                    # Their jobs have ended or run elsewhere by now.
+                    self._keeper.end_all()
             except grpc.aio.AioRpcError as error:
                 self._trouble(f"no stream to the controller: {rpc.from_status(error)}")
             except TimeoutError:
@@ -105,7 +109,7 @@ class Stream:
                 await _raise_status(call)
                 return
             if first.WhichOneof("body") == "refusal":
-                raise Refused(first.refusal.sentence, final=first.refusal.final)
+                raise Refused(first.refusal)
             registered = first.registered
             log.info("registered with the controller of cluster %s%s", registered.cluster, _state(registered))
             self._said = ""
@@ -139,7 +143,7 @@ class Stream:
             if kind == "orders":
                 self._keeper.obey(message.orders)
             elif kind == "refusal":
-                raise Refused(message.refusal.sentence, final=message.refusal.final)
+                raise Refused(message.refusal)
 
     async def _send(self, call: _Call, heartbeat_seconds: int) -> None:
         outbox = self._outbox

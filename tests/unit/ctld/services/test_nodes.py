@@ -72,6 +72,7 @@ async def test_a_node_that_is_not_configured_may_ask_again(tmp_path: Path) -> No
         said = await dial("n77").register()
         assert said is not None
         assert not said.refusal.final
+        assert said.refusal.unknown
         assert "n77" in said.refusal.sentence
 
 

@@ -71,6 +71,14 @@ def test_the_batch_scripts_end_is_reported_when_nothing_of_the_run_is_left() -> 
     assert steps.launch((1, 0, 2)) == [ReportGone(RUN)]
 
 
+def test_ending_everything_tells_all_that_live_of_every_run() -> None:
+    steps = running(BATCH, STEP, (2, 0, int(BATCH_STEP)))
+    steps.ended(STEP, RESULT)
+    order = ("end", "NODE FAILURE", True, 5)
+    assert steps.end_all(why="NODE FAILURE", at=5) == [Tell(BATCH, order), Tell((2, 0, int(BATCH_STEP)), order)]
+    assert steps.end_all(why="NODE FAILURE", at=9) == []
+
+
 def test_ending_a_run_tells_all_and_answers_when_none_is_left() -> None:
     steps = running(BATCH, STEP)
     order = ("end", "TIME LIMIT", False, 9)
