@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -237,6 +238,30 @@ def test_an_agent_silent_for_the_time_out_is_down_and_its_job_is_requeued_elsewh
     gate()
     assert user.ended(job) == "FAILED"
     assert history(user, job) == [f"{job}|NODE_FAIL|1:0", f"{job}|FAILED|4:0"]
+
+
+def test_a_node_taken_out_of_the_configuration_ends_what_it_runs(
+    cluster: Cluster, user: User, gate: Callable[[], None]
+) -> None:
+    """The controller ends the job without asking its agent, which must not let the processes go on."""
+    job = user.submit("-o", "none", "-w", "node2", "--no-requeue", script="#!/bin/sh\necho $$ > pid\nread go < gate\n")
+    pid = user.folder / "pid"
+    until(lambda: pid.exists() and pid.read_text(), "the job to run", user.describe)
+    plan = cluster.plan()
+    assert plan is not None
+    complete = cluster.config.read_text()
+    ports = re.compile(r"NodeName=node\[1-2\] (.*) Port=(\d+)-\d+")
+    assert cluster.stop("ctld")
+    cluster.config.write_text(ports.sub(r"NodeName=node1 \1 Port=\2", complete))
+    try:
+        cluster.start("ctld", plan)
+        until(cluster.answers, "the controller to answer")
+        assert user.ended(job) == "NODE_FAIL"
+        until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), "the job's shell to be ended")
+    finally:
+        assert cluster.stop("ctld")
+        cluster.config.write_text(complete)
+        start(cluster, "ctld")
 
 
 def test_history_answers_without_dbd_and_is_whole_after_it(cluster: Cluster, user: User) -> None:
