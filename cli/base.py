@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import os
 
+from muster import client
 from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 NO_ARGUMENT, ARGUMENT, OPTIONAL = 0, 1, 2
 
@@ -85,6 +86,14 @@ def say(line: str) -> None:
         _write_all(2, (line + "\n").encode("utf-8", "surrogateescape"))
     except OSError:
         pass  # nobody reads it, and there is no other place to say so
+
+
+def say_asked(command: str, values: Iterable[tuple[str, str | None]]) -> None:
+    """Say for -v what was asked for, by arguments and by the environment, and which controller is asked."""
+    for key, text in values:
+        if key != "v":
+            say(f"{command}: option {'-' if len(key) == 1 else '--'}{key}{'' if text is None else f' = {text}'}")
+    say(f"{command}: asking the controller at {client.socket_path()}")
 
 
 def write(text: str) -> None:

@@ -111,6 +111,8 @@ def _main(argv: list[str]) -> int:
     for key, _ in found:
         if key in UNSUPPORTED:
             raise base.Quit(1, f"sacct: error: --{key} is not supported by this release of Muster")
+    if ("v", None) in found:
+        base.say_asked("sacct", found)
     asked = _Asked(found)
     answer = _ask(asked.filter)
     _warn(answer)

@@ -36,6 +36,7 @@ sacct [<OPTION>]
      -T, --truncate               clip start and end to the window
      -U, --units=K|M|G|T|P        sizes in this unit
      -u, --user=users             only jobs of these users, by name or number
+     -v, --verbose                say what is asked, and of which controller
      -V, --version                print the version
      -X, --allocations            no steps
 

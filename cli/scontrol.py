@@ -87,6 +87,7 @@ Usage: scontrol [OPTIONS] COMMAND [ARGUMENTS]
   -M, --clusters=NAME  the cluster to speak to
   -o, --oneliner       one line for each record
   -Q, --quiet          no error texts; the exit code tells
+  -v, --verbose        say what is asked, and of which controller
   -V, --version        print the version and leave
 
 Commands:
@@ -122,6 +123,8 @@ def _main(argv: list[str]) -> int:
         )
     if quiet:
         base.silence()
+    if "v" in options:
+        base.say_asked("scontrol", found)
     return _carry_out(rest[0], rest[1:], options, quiet)
 
 

@@ -95,6 +95,7 @@ Usage: sinfo [OPTIONS]
   -S, --sort=fields          comma separated list of fields to sort on
   -t, --states=node_state    specify the what states of nodes to view
   -T, --reservation          show only reservation information
+  -v, --verbose              say what is asked, and of which controller
   -V, --version              output version information and exit
 
 Help options:
@@ -124,6 +125,8 @@ def _main(argv: list[str]) -> int:
     for key, option in UNSUPPORTED.items():
         if key in values:
             raise base.Quit(1, f"sinfo: error: {option} is not supported by this release of Muster")
+    if "v" in values:
+        base.say_asked("sinfo", values.items())
     every = values.get("i")
     if every is not None and not (every.isascii() and every.isdigit() and int(every)):
         raise base.Quit(1, f"sinfo: error: --iterate={every}: a number of seconds, at least 1, must be given")

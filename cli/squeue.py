@@ -151,6 +151,8 @@ class _Asked:
             if key in UNSUPPORTED:
                 raise base.Quit(1, f"squeue: error: {UNSUPPORTED[key]} is not supported by this release of Muster")
         _take_positional(values, rest)
+        if "v" in values:
+            base.say_asked("squeue", values.items())
         self.values = values
         self.is_steps = "s" in values
         self.every_seconds = _seconds(values["i"]) if "i" in values else 0

@@ -29,6 +29,7 @@ Usage: squeue [OPTIONS]
   -s, --steps[=step(s)]           comma separated list of job steps to view, default is all
   -t, --states=states             comma separated list of states to view, 'all' for every state
   -u, --user=user_name(s)         comma separated list of users to view
+  -v, --verbose                   say what is asked, and of which controller
   -V, --version                   output version information and exit
   -w, --nodelist=hostlist         list of nodes to view, default is all nodes
 

@@ -634,6 +634,23 @@ def test_the_queue_as_it_is_shown(user: User) -> None:
     user.ended(job)
 
 
+@pytest.mark.parametrize(
+    ("argv", "options"),
+    [
+        (["squeue", "-v", "-h", "-u", "root"], ["-h", "-u = root"]),
+        (["sinfo", "-h", "--verbose", "-p", "gpu"], ["-h", "-p = gpu"]),
+        (["sacct", "-n", "-v", "-o", "jobid"], ["-n", "-o = jobid"]),
+        (["scontrol", "-v", "-o", "show", "config"], ["-o"]),
+    ],
+)
+def test_verbose_queries_say_what_they_ask_of_whom(user: User, argv: list[str], options: list[str]) -> None:
+    done = user.run(*argv)
+    lines = [f"{argv[0]}: option {option}" for option in options]
+    assert done.code == 0
+    assert done.err.splitlines()[:-1] == lines
+    assert done.err.splitlines()[-1].startswith(f"{argv[0]}: asking the controller at /")
+
+
 def test_a_record_as_it_is_shown(user: User) -> None:
     name, gid = user.environment["USER"], os.getegid()
     job = user.submit("-J", "shown", "-N2", "-n4", "-t", "30", "--mem=1G", "--gres=gpu:2", "-o", "x-%j", script=FOREVER)
@@ -676,10 +693,19 @@ def test_a_record_as_it_is_shown(user: User) -> None:
     assert len(lines) == len(patterns), lines
     for line, pattern in zip(lines, patterns, strict=True):
         assert re.fullmatch(pattern, line), (line, pattern)
-    node = user.ok("scontrol", "show", "node", "node1")
-    assert "   CPUAlloc=2 CPUEfctv=8 CPUTot=8 " in node
-    assert "   State=MIXED ThreadsPerCore=1 " in node
-    assert "   AllocTRES=cpu=2,mem=1G,gres/gpu=2,gres/gpu:h100=2\n" in node
+
+    def as_expected() -> bool:
+        # The jobs that wait for their limits may still be there, with a CPU and 10 MiB each.
+        others = len(user.ok("squeue", "-h", "-w", "node1", "-t", "R,CG", "-o", "%i").split()) - 1
+        node = user.ok("scontrol", "show", "node", "node1")
+        memory = f"{1024 + 10 * others}M" if others else "1G"
+        return (
+            f"   CPUAlloc={2 + others} CPUEfctv=8 CPUTot=8 " in node
+            and "   State=MIXED ThreadsPerCore=1 " in node
+            and f"   AllocTRES=cpu={2 + others},mem={memory},gres/gpu=2,gres/gpu:h100=2\n" in node
+        )
+
+    until(as_expected, "the node's record", lambda: user.ok("scontrol", "show", "node", "node1"))
     user.ok("scancel", str(job))
     user.ended(job)
 
