@@ -7,7 +7,7 @@ At the end that job is released and runs.
 from __future__ import annotations
 
 import json
-import os
+import random
 import shutil
 import socket
 import subprocess
@@ -23,6 +23,8 @@ from cli.cluster import Cluster
 from tests.e2e.conftest import SMALL, SOURCE, User, running, until
 
 LONG = 300
+GARBAGE = random.Random(2)
+"""The same bytes in every run, so that what fails can be run again."""
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +305,7 @@ def test_malformed_requests_get_a_sentence(user: User, what: str, door: str) -> 
     "data",
     [
         b"\0" * 5000,
-        os.urandom(5000),
+        GARBAGE.randbytes(5000),
         b"GET\r\n\r\n",
         b"POST /v1/jobs HTTP/9.9\r\n\r\n",
         b"POST /v1/jobs HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
@@ -385,7 +387,7 @@ def test_garbage_on_the_step_socket_leaves_the_step_alone(user: User) -> None:
         json.dumps({**header, "step": -1}).encode() + b"\n",
         json.dumps({**header, "node": "nosuch", "addr": "127.0.0.1:1"}).encode() + b"\n",
         json.dumps({**header, "node": "node2", "addr": "not an address"}).encode() + b"\n",
-        json.dumps(header).encode() + b"\n" + os.urandom(50_000),
+        json.dumps(header).encode() + b"\n" + GARBAGE.randbytes(50_000),
         json.dumps(header).encode() + b"\n" + b"\xff" * 50_000,
     ]
     for line in lines:
@@ -416,7 +418,12 @@ def test_garbage_on_the_ports_between_daemons(user: User) -> None:
     plan = user.cluster.plan()
     assert plan is not None
     for port in plan.ports.values():
-        for data in (b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(100_000), b"\x16\x03\x01\xff\xff" + b"\0" * 70_000):
+        for data in (
+            b"",
+            b"GET / HTTP/1.0\r\n\r\n",
+            GARBAGE.randbytes(100_000),
+            b"\x16\x03\x01\xff\xff" + b"\0" * 70_000,
+        ):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                 try:
                     connection.sendall(data)
