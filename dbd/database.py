@@ -19,7 +19,6 @@ from muster.errors import InvalidInput
 log = logging.getLogger("dbd.database")
 
 _BUSY_MS = 15_000
-_SCRIPT_SECONDS = 30
 _FORMS = "write sqlite:///PATH or postgresql://..."
 QUERY_SECONDS = 15
 """Postgres ends a question that takes longer: the controller has given up on it by then."""

@@ -94,9 +94,9 @@ class Dispatcher:
                     if step.kill is not None:
                         link.end_step(_end_step(job, step))
                 if job.kill is not None:
-                    link.end_run(_end_run(job, batch_alive=self._is_batch_host(job, node)))
+                    link.end_run(_end_run(job))
             elif node in job.completing:
-                link.end_run(_end_run(job, batch_alive=False))
+                link.end_run(_end_run(job))
         for job_id, run, step_id in known:
             if not self._belongs(job_id, run, node):
                 link.end_run(node_pb2.EndRun(job_id=job_id, run=run, now=True))
@@ -200,7 +200,7 @@ class Dispatcher:
         for share in job.alloc.shares:
             link = self._links.up.get(share.node)
             if link is not None:
-                link.end_run(_end_run(job, batch_alive=self._is_batch_host(job, share.node)))
+                link.end_run(_end_run(job))
 
     def _clean(self, event: JobFinished | JobRequeued) -> None:
         job = self._state.jobs.get(event.job_id)
@@ -210,7 +210,7 @@ class Dispatcher:
         for node in job.completing:
             link = self._links.up.get(node)
             if link is not None:
-                link.end_run(_end_run(job, batch_alive=False, node_failed=failed))
+                link.end_run(_end_run(job, node_failed=failed))
 
     def _step(self, job_id: int, step_id: int) -> None:
         job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
@@ -281,7 +281,7 @@ def _place(step: Step, node: int) -> int | None:
     return None
 
 
-def _end_run(job: Job, *, batch_alive: bool, node_failed: bool = False) -> node_pb2.EndRun:
+def _end_run(job: Job, *, node_failed: bool = False) -> node_pb2.EndRun:
     kill = job.kill
     lost = node_failed or job.state == JobState.NODE_FAIL
     # While a requeued job still cleans up, the record already counts the next run.
@@ -292,7 +292,6 @@ def _end_run(job: Job, *, batch_alive: bool, node_failed: bool = False) -> node_
         why=kill.why if kill is not None else NODE_FAILURE if lost else "",
         now=kill.now if kill is not None else False,
         at=kill.at if kill is not None else 0,
-        batch_alive=batch_alive,
     )
 
 

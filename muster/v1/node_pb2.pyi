@@ -943,7 +943,6 @@ class EndRun(_message.Message):
     WHY_FIELD_NUMBER: _builtins.int
     NOW_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
-    BATCH_ALIVE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.int
     run: _builtins.int
     why: _builtins.str
@@ -951,8 +950,6 @@ class EndRun(_message.Message):
     now: _builtins.bool
     """KILL at once"""
     at: _builtins.int
-    batch_alive: _builtins.bool
-    """the batch script is still to be ended (else only remains are cleaned)"""
     def __init__(
         self,
         *,
@@ -961,11 +958,10 @@ class EndRun(_message.Message):
         why: _builtins.str = ...,
         now: _builtins.bool = ...,
         at: _builtins.int = ...,
-        batch_alive: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "batch_alive", b"batch_alive", "job_id", b"job_id", "now", b"now", "run", b"run", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job_id", b"job_id", "now", b"now", "run", b"run", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

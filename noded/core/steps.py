@@ -135,10 +135,6 @@ class Steps:
         """Give all steps for the registration: (key, running)."""
         return [(step.key, step.phase is not Phase.ENDED) for step in self._steps.values() if not step.unwanted]
 
-    def job_is_here(self, job_id: int) -> bool:
-        """Tell whether anything of a job lives here."""
-        return any(job_id == run[0] and self._alive(run) for run in self._runs)
-
     # What the controller says.
 
     def launch(self, key: Key) -> list[Instruction]:

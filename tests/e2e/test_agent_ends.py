@@ -79,7 +79,7 @@ async def test_nothing_escapes(cluster: World, tmp_path: Path, what: str, how: s
     pid = int((tmp_path / "pid").read_text())
     if how == "the run is ended":
         assert alive(pid)
-        await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT, batch_alive=True)])
+        await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT)])
     ended = await controller.batch_result(1)
     assert ended.job_gone
     assert not alive(pid)
@@ -95,7 +95,7 @@ async def test_a_job_that_stopped_its_supervisor_is_ended(cluster: World, tmp_pa
     await eventually((tmp_path / "pid").exists)
     stat = f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat"
     await eventually(lambda: Path(stat).read_text().rpartition(")")[2].split()[0] == "T")
-    await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT, batch_alive=True)])
+    await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT)])
     assert (await controller.batch_result(1)).job_gone
 
 
@@ -154,7 +154,7 @@ async def test_the_jobs_output_says_why(cluster: World, tmp_path: Path, why: str
     make()
     await controller.launch(controller.batch(1, "#!/bin/sh\ntouch ready\nsleep 1000\n", tmp_path))
     await eventually((tmp_path / "ready").exists)
-    order = node_pb2.EndRun(job_id=1, run=0, why=why, now=now, at=AT, batch_alive=True)
+    order = node_pb2.EndRun(job_id=1, run=0, why=why, now=now, at=AT)
     await controller.order(end_run=[order, order])
     ended = await controller.batch_result(1)
     assert ended.tasks[0].status == (signal.SIGKILL if now else signal.SIGTERM)
@@ -172,7 +172,7 @@ async def test_a_trapped_term_ends_the_job_with_its_own_code(cluster: World, tmp
     text = "#!/bin/bash\ntrap 'exit 4' TERM\ntouch ready\nwhile :; do sleep 0.05; done\n"
     await controller.launch(controller.batch(1, text, tmp_path))
     await eventually((tmp_path / "ready").exists)
-    await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT, batch_alive=True)])
+    await controller.order(end_run=[node_pb2.EndRun(job_id=1, run=0, why="TIME LIMIT", at=AT)])
     assert (await controller.batch_result(1)).tasks[0].status == 4 << 8
 
 

@@ -72,7 +72,7 @@ async def test_a_step_is_launched_on_each_of_its_nodes() -> None:
     assert [launches(link) for link in links] == [[(job, 0, step)], [(job, 0, step)]]
 
 
-async def test_an_end_is_ordered_on_every_node_and_names_whether_a_script_lives_there() -> None:
+async def test_an_end_is_ordered_on_every_node() -> None:
     desk = Desk()
     links = desk.link(0), desk.link(1)
     job = desk.running(0, 1)
@@ -80,9 +80,9 @@ async def test_an_end_is_ordered_on_every_node_and_names_whether_a_script_lives_
         link.take()
     desk.post(Cancel(JobId(job), USER))
     ends = [taken(link).end_run for link in links]
-    assert [[(one.job_id, one.run, one.batch_alive) for one in end] for end in ends] == [
-        [(job, 0, True)],
-        [(job, 0, False)],
+    assert [[(one.job_id, one.run) for one in end] for end in ends] == [
+        [(job, 0)],
+        [(job, 0)],
     ]
 
 
@@ -103,8 +103,8 @@ async def test_what_is_left_of_a_run_whose_node_failed_is_told_so() -> None:
     job = desk.running(0, 1)
     link.take()
     desk.post(UpdateNode((0,), ADMIN, state="DOWN", reason="gone"))
-    assert [(one.job_id, one.run, one.why, one.batch_alive) for one in taken(link).end_run] == [
-        (job, 0, "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", False)
+    assert [(one.job_id, one.run, one.why) for one in taken(link).end_run] == [
+        (job, 0, "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
     ]
 
 
