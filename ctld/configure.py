@@ -54,6 +54,7 @@ def settings(config: ClusterConfig) -> Settings:
         max_memory_per_cpu_mib=config.max_mem_per_cpu_mib,
         max_script_bytes=int(parameters.get("max_script_size") or _SCRIPT_BYTES),
         gres_names=config.gres_types,
+        accounting_enforce=config.accounting_enforce,
     )
 
 
@@ -105,6 +106,7 @@ def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConf
         root_only=part.root_only,
         disable_root_jobs=root,
         hidden=part.hidden,
+        qos=part.qos,
     )
 
 

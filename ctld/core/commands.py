@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ctld.core.accounts import Association, Qos
 from ctld.core.model import (
     Caller,
     JobSpec,
@@ -29,6 +30,18 @@ class ApplyConfig:
     settings: Settings
     nodes: tuple[NodeSpec, ...]
     partitions: tuple[PartitionSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyAccounts:
+    """Take this association tree and these QOS; no event when nothing changed.
+
+    Associations are known by user, account and partition, QOS by name: those that are there already keep their
+    numbers, others get new ones (the numbers given here only say who is whose parent).
+    """
+
+    associations: tuple[Association, ...]
+    qos: tuple[Qos, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +260,7 @@ class Tick:
 
 Command: TypeAlias = (
     ApplyConfig
+    | ApplyAccounts
     | Submit
     | Cancel
     | CancelStep

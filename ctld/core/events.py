@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from ctld.core.accounts import Association, Qos
 from ctld.core.model import (
     Allocation,
     Clause,
@@ -40,6 +41,13 @@ class ConfigApplied(EventBase, frozen=True, tag="config"):
     settings: Settings
     nodes: tuple[NodeSpec, ...]
     partitions: tuple[PartitionSpec, ...]
+
+
+class AccountsApplied(EventBase, frozen=True, tag="accounts"):
+    """The association tree and the QOS from now on, whole; parents stand before their children."""
+
+    associations: tuple[Association, ...]
+    qos: tuple[Qos, ...]
 
 
 class JobSubmitted(EventBase, frozen=True, tag="submit"):
@@ -248,6 +256,7 @@ class NodeChanged(EventBase, frozen=True, tag="node"):
 
 Event: TypeAlias = (
     ConfigApplied
+    | AccountsApplied
     | JobSubmitted
     | JobStarted
     | ArrayMemberSplit

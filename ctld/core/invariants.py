@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ctld.core import ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, held_shares, mode, rebuild, size, startable
 from ctld.core.events import (
+    AccountsApplied,
     ConfigApplied,
     Event,
     JobsPurged,
@@ -50,7 +51,7 @@ def check_touched(state: State, event: Event) -> None:
         BrokenInvariant: saying what contradicts what.
     """
     match event:
-        case ConfigApplied():
+        case ConfigApplied() | AccountsApplied():
             check(state)
             return
         case NodeRegistered(node=node) | NodeChanged(node=node):
@@ -212,6 +213,7 @@ def records(state: State) -> dict[str, object]:
         "steps": state.steps,
         "nodes": state.nodes,
         "partitions": state.partitions,
+        "accounts": state.accounts,
         "next_job_id": state.next_job_id,
         "at": state.at,
         "array_status": state.array_status,
@@ -226,6 +228,7 @@ def rebuilt(state: State) -> State:
     other.steps = {job_id: dict(steps) for job_id, steps in state.steps.items()}
     other.nodes = list(state.nodes)
     other.partitions = dict(state.partitions)
+    other.accounts = state.accounts
     other.next_job_id = state.next_job_id
     other.at = state.at
     other.array_status = dict(state.array_status)

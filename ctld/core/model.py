@@ -393,6 +393,8 @@ class PartitionSpec(Record, frozen=True):
     root_only: bool = False
     disable_root_jobs: bool = False
     hidden: bool = False
+    qos: str = ""
+    """The partition's own QOS, whose limits hold for all its jobs; empty: none."""
 
 
 class Settings(Record, frozen=True):
@@ -425,4 +427,6 @@ class Settings(Record, frozen=True):
     max_memory_per_cpu_mib: int = 0
     max_script_bytes: int = 4194304
     gres_names: tuple[str, ...] = ("gpu",)
+    accounting_enforce: tuple[str, ...] = ()
+    """Of associations, limits, qos, safe, ...: what AccountingStorageEnforce says, with what that implies."""
     require_registration: bool = True

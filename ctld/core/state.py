@@ -6,6 +6,7 @@ and rebuilt by `rebuild`; the invariants check that both agree.
 
 from __future__ import annotations
 
+from ctld.core.accounts import Accounts
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable
 from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
@@ -23,6 +24,8 @@ class State:
         """job id -> step id -> step that has not ended."""
         self.nodes: list[Node] = []
         self.partitions: dict[str, PartitionSpec] = {}
+        self.accounts = Accounts()
+        """Associations and QOS; exchanged whole, never changed."""
         self.next_job_id: JobId = JobId(1)
         self.at: UnixTime = UnixTime(0)
         """Time of the newest event."""

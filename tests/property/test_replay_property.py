@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctld.core import invariants, ranges
+from ctld.core.accounts import Association, Limits, Qos
 from ctld.core.apply import apply
 from ctld.core.apply.sections import SECTION_TYPES, dump, load
 from ctld.core.commands import (
+    ApplyAccounts,
     ApplyConfig,
     ApplyPlan,
     Cancel,
@@ -102,6 +104,7 @@ class World:
             (self.a_registration, 1),
             (self.a_lost_batch, 0.3),
             (self.a_config, 0.3),
+            (self.a_tree, 0.3),
         ]
         make = self.rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         command = make()
@@ -120,10 +123,26 @@ class World:
         )
         return ApplyConfig(settings=SETTINGS, nodes=nodes, partitions=partitions)
 
+    def a_tree(self) -> Command:
+        rng = self.rng
+        accounts = rng.sample(["red", "green", "blue"], rng.choice([1, 2, 3]))
+        tree = [Association(1, "root")]
+        for name in accounts:
+            parent = rng.choice([one.id for one in tree if not one.user])
+            tree.append(Association(len(tree) + 1, name, parent_id=parent, shares=rng.choice([1, 5])))
+            user = Association(len(tree) + 1, name, parent_id=len(tree), user="ada", limits=Limits(max_jobs=50))
+            tree.append(user)
+        qos = (Qos(1, "normal"), Qos(2, "high", priority=9, usage_factor=rng.choice([0.0, 1.0, 2.5])))
+        return ApplyAccounts(tuple(tree), qos[: rng.choice([1, 2])])
+
     def a_submission(self) -> Command:
         rng = self.rng
         by = rng.choice([USER, OTHER])
-        fields: dict[str, object] = {"uid": by.uid, "name": rng.choice(["a", "b"])}
+        fields: dict[str, object] = {
+            "uid": by.uid,
+            "name": rng.choice(["a", "b"]),
+            "account": rng.choice(["", "red", "blue"]),
+        }
         shape: dict[str, object] = rng.choice(
             [
                 {},
@@ -416,7 +435,7 @@ def test_deciding_changes_nothing() -> None:
 
 def test_the_random_world_reaches_every_kind_of_event() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(20):
         world = World(seed)
         for _ in range(250):
             world.step()

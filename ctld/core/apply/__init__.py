@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ctld.core import events
-from ctld.core.apply import jobs, nodes, runs, steps
+from ctld.core.apply import accounts, jobs, nodes, runs, steps
 from ctld.core.events import Event
 from ctld.core.state import State
 
 # Any: each function takes its own class of event, which the key of its row names.
 _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.ConfigApplied: nodes.config_applied,
+    events.AccountsApplied: accounts.applied,
     events.JobSubmitted: jobs.submitted,
     events.JobStarted: runs.started,
     events.ArrayMemberSplit: jobs.member_split,

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import rebuild
 from ctld.core.apply.intern import interned
 from ctld.core.model import Job, JobSpec, Node, PartitionSpec, Record, Settings, Step
@@ -38,6 +39,8 @@ SECTION_TYPES: dict[str, type[Record]] = {
     "settings": Settings,
     "nodes": Node,
     "partitions": PartitionSpec,
+    "associations": Association,
+    "qos": Qos,
     "jobs": Job,
     "steps": Step,
     "arrays": ArrayStatus,
@@ -55,6 +58,8 @@ def dump(state: State) -> list[tuple[str, Iterator[Record]]]:
         ("settings", iter([state.settings])),
         ("nodes", iter(list(state.nodes))),
         ("partitions", iter(list(state.partitions.values()))),
+        ("associations", iter(list(state.accounts.associations.values()))),
+        ("qos", iter(list(state.accounts.qos.values()))),
         ("jobs", iter(list(state.jobs.values()))),
         ("steps", iter(steps)),
         ("arrays", iter(arrays)),
@@ -69,6 +74,8 @@ def load(sections: Iterable[tuple[str, Iterable[Any]]]) -> State:
     """
     state = State()
     array_specs: dict[int, JobSpec] = {}
+    associations: list[Association] = []
+    qos: list[Qos] = []
     for name, records in sections:
         if name not in SECTION_TYPES:
             raise Damaged(
@@ -76,7 +83,14 @@ def load(sections: Iterable[tuple[str, Iterable[Any]]]) -> State:
                 "start the release that wrote it, or a newer one",
             )
         for record in records:
-            _take(state, record, array_specs)
+            match record:
+                case Association():
+                    associations.append(record)
+                case Qos():
+                    qos.append(record)
+                case _:
+                    _take(state, record, array_specs)
+    state.accounts = Accounts(associations, qos)
     rebuild(state)
     return state
 

@@ -12,6 +12,7 @@ from typing import Any
 from ctld.core import commands
 from ctld.core.commands import Command
 from ctld.core.decide import (
+    accounts,
     cancel,
     config,
     dependency,
@@ -32,6 +33,7 @@ from muster.ids import UnixTime
 # Any: each function takes its own class of command, which the key of its row names.
 _DECIDE: dict[type, Callable[[State, Any, UnixTime], list[Event]]] = {
     commands.ApplyConfig: config.apply_config,
+    commands.ApplyAccounts: accounts.apply_accounts,
     commands.Submit: submit.submit,
     commands.Cancel: cancel.cancel,
     commands.CancelStep: steps.cancel_step,
