@@ -19,7 +19,8 @@ _ENTITIES = (
 """(key, shortest beginning, entity)."""
 _JOB_KEYS = (
     ("arraytaskthrottle", 10), ("comment", 3), ("dependency", 1), ("eligibletime", 2), ("jobname", 4), ("name", 2),
-    ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("starttime", 2), ("timelimit", 5),
+    ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("sitefactor", 5), ("starttime", 2),
+    ("timelimit", 5),
 )  # fmt: skip
 _NODE_KEYS = (("activefeatures", 7), ("availablefeatures", 9), ("features", 1), ("reason", 1), ("state", 1),
               ("weight", 1))  # fmt: skip
@@ -29,6 +30,8 @@ _NODE_STATES = (
 )  # fmt: skip
 _NO_REASON = "You must specify a reason when DOWNING or DRAINING a node. Request denied"
 _LARGEST_PRIORITY = 4294967293
+_COMPUTED = 4294967295
+"""Takes back a priority given by hand."""
 _LARGEST_NICE = 2147483645
 
 
@@ -114,7 +117,11 @@ def _job_field(key: str, value: str, word: str) -> dict[str, Any]:
         return {"array_limit": _number(value, word, 0, 2147483647)}
     if key == "nice":
         return {"nice": _number(value, word, -_LARGEST_NICE, _LARGEST_NICE) if "=" in word else 100}
+    if key == "sitefactor":
+        return {"site_factor": _number(value, word, -_LARGEST_NICE, _LARGEST_NICE)}
     if key == "priority":
+        if value.lower() in ("infinite", "unlimited", "-1"):
+            return {"priority": _COMPUTED}
         return {"priority": _number(value, word, 0, _LARGEST_PRIORITY)}
     return {"requeue": bool(_number(value, word, 0, 1))}
 

@@ -183,7 +183,9 @@ class UpdateJobRequest(Message, frozen=True):
     time_limit_change_minutes: Annotated[int, Meta(ge=-2147483647, le=2147483647)] | None = None
     """`+t` or `-t`: added to the limit in force."""
     nice: Nice | None = None
-    priority: Priority | None = None
+    priority: Annotated[int, Meta(ge=0, le=4294967295)] | None = None
+    """4294967295 (INFINITE): as computed again."""
+    site_factor: Nice | None = None
     name: Word | None = None
     comment: Text | None = None
     begin: Epoch | None = None

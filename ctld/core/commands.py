@@ -106,6 +106,10 @@ class Requeue:
     hold: bool = False
 
 
+COMPUTED = (1 << 32) - 1
+"""The priority that takes back one given by hand (INFINITE)."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
     """Change a job's fields; None: unchanged. Times are absolute, limits in minutes (-1 unlimited)."""
@@ -116,6 +120,8 @@ class UpdateJob:
     time_limit_minutes: int | None = None
     nice: int | None = None
     priority: int | None = None
+    """COMPUTED: as computed again; 0: held."""
+    site_factor: int | None = None
     name: str | None = None
     comment: str | None = None
     begin_at: UnixTime | None = None

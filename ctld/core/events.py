@@ -154,6 +154,8 @@ class JobReleased(EventBase, frozen=True, tag="unhold"):
 
     job_id: JobId
     priority: int
+    priority_set: bool = False
+    """The priority was given by hand, and stands."""
 
 
 class JobChanged(EventBase, frozen=True, tag="change"):
@@ -164,6 +166,8 @@ class JobChanged(EventBase, frozen=True, tag="change"):
     time_limit_minutes: int | None = None
     nice: int | None = None
     priority: int | None = None
+    priority_set: bool | None = None
+    site_factor: int | None = None
     name: str | None = None
     comment: str | None = None
     begin_at: UnixTime | None = None

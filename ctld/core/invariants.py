@@ -232,6 +232,7 @@ def rebuilt(state: State) -> State:
     other.next_job_id = state.next_job_id
     other.at = state.at
     other.array_status = dict(state.array_status)
+    other.queue.priorities = dict(state.queue.priorities)
     rebuild(other)
     return other
 

@@ -203,10 +203,14 @@ class Job(Record, frozen=True):
     submitted_at: UnixTime
     priority: int
     """Larger first; 0 means held."""
+    priority_set: bool = False
+    """Given by hand: it stands as it is and is not computed."""
     state: int = 0
     """A muster.states.JobState."""
     flags: int = 0
     nice: int = 0
+    site_factor: int = 0
+    """Added to a computed priority as it is."""
     hold: str = ""
     """"" | user | admin."""
     eligible_at: UnixTime = UnixTime(0)

@@ -8,7 +8,7 @@ microseconds and walking costs nothing extra, also with a hundred thousand membe
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ctld.core.model import Job, Request
 
@@ -147,9 +147,53 @@ class Queue:
         """Job id -> its class and order key."""
         self.kept_by_user: frozenset[str] = frozenset()
         """Partitions whose nodes are kept for one user at a time (Exclusive=USER)."""
+        self.priorities: dict[int, int] = {}
+        """Job id -> computed priority, of jobs that wait or run. An overlay: neither journaled nor in checkpoints."""
+        self.unrated: dict[int, None] | None = None
+        """Ids of pending jobs whose priority is to be computed anew; None while nobody computes any."""
+        self._fixed: set[int] = set()
+        """Queued jobs whose priority was set by hand."""
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def follow(self, other: Queue) -> None:
+        """Take over what is no part of the records: computed priorities, and who waits for one."""
+        self.priorities, self.unrated = other.priorities, other.unrated
+
+    def priority(self, job: Job) -> int:
+        """Give the priority that orders the job and is shown: 0 while it is held, one set by hand as it is, else the
+        computed one, or its place in order of submission where none is computed."""
+        if job.priority_set or not job.priority:
+            return job.priority
+        return self.priorities.get(job.id, job.priority)
+
+    def reprioritise(self, values: Mapping[int, int]) -> int:
+        """Set computed priorities by job id and move the queued jobs whose value changed; give how many moved."""
+        moved = 0
+        for job_id, value in values.items():
+            if self.priorities.get(job_id) == value:
+                continue
+            self.priorities[job_id] = value
+            place = self._places.get(job_id)
+            if place is None or job_id in self._fixed:
+                continue
+            members, before = place
+            after = order_key(value, job_id)
+            if after != before:
+                members.order.remove(before)
+                members.order.insert(after)
+                self._places[job_id] = (members, after)
+                moved += 1
+        if moved:
+            self.version += 1
+        return moved
+
+    def forget_priority(self, job_id: int) -> None:
+        """Drop what was computed for a job that has ended."""
+        self.priorities.pop(job_id, None)
+        if self.unrated is not None:
+            self.unrated.pop(job_id, None)
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._places
@@ -178,8 +222,10 @@ class Queue:
         if not members:
             self._empty.pop(members.id, None)
             self.classes[members.id] = members
-        order = order_key(job.priority, job.id)
+        order = order_key(self.priority(job), job.id)
         members.order.insert(order)
+        if job.priority_set:
+            self._fixed.add(job.id)
         self._places[job.id] = (members, order)
         self.version += 1
 
@@ -189,6 +235,7 @@ class Queue:
         if place is None:
             return
         members, order = place
+        self._fixed.discard(job_id)
         members.order.remove(order)
         if not members:
             del self.classes[members.id]

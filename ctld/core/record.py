@@ -95,7 +95,7 @@ def run_record(
         std_in=spec.std_in or ("/dev/null" if spec.batch else ""),
         reason=_queue_reason(job),
         state_text=job.state_text if state_text is None else state_text,
-        priority=job.priority,
+        priority=state.queue.priority(job),
         failed_node=job.failed_node if failed_node is None else failed_node,
         constraints=spec.request.constraint,
         exclusive=mode.upper() or "NO",

@@ -131,6 +131,7 @@ class _Jobs:
             time_limit_minutes=minutes,
             nice=request.nice,
             priority=request.priority,
+            site_factor=request.site_factor,
             name=request.name,
             comment=request.comment,
             begin_at=None if request.begin is None else UnixTime(request.begin),

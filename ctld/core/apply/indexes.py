@@ -15,6 +15,7 @@ from ctld.core.free import FreeTable, exclusive_mode
 from ctld.core.model import Job, NodeShare
 from ctld.core.queue import Queue
 from ctld.core.state import State
+from muster.ids import NO_TASK
 from muster.states import JobState
 
 PENDING = int(JobState.PENDING)
@@ -110,6 +111,7 @@ def put(state: State, old: Job | None, new: Job | None) -> None:
     if old_clauses != new_clauses:
         _depend(state, job_id, old, new)
     _count(state, old, new)
+    _rate(state, old, new)
     state.due.set(job_id, due_at(state, new) if new else 0)
 
 
@@ -150,6 +152,7 @@ def _place(state: State, job_id: int, old: Job | None, new: Job | None) -> None:
 def _moved(old: Job, new: Job) -> bool:
     return (
         old.priority != new.priority
+        or old.priority_set != new.priority_set
         or old.limit_seconds != new.limit_seconds
         or (
             old.spec is not new.spec
@@ -225,6 +228,35 @@ def _count(state: State, old: Job | None, new: Job | None) -> None:
         _add(state.array_running, array, 1 if runs else -1)
 
 
+def _rate(state: State, old: Job | None, new: Job | None) -> None:
+    """Note whose priority is to be computed: what came to wait, and what changed in a way that counts."""
+    queue = state.queue
+    if new is None or new.state > SUSPENDED:
+        job = new or old
+        assert job is not None, "there is a record to exchange"
+        queue.forget_priority(job.id)
+        return
+    if old is None and new.array_task_id != NO_TASK and new.id not in queue.priorities:
+        # A member that was split off waits and runs with its array's priority.
+        known = queue.priorities.get(new.array_job_id)
+        if known is not None:
+            queue.reprioritise({new.id: known})
+    if queue.unrated is None or new.state != PENDING:
+        return
+    if (
+        old is None
+        or old.state != PENDING
+        or old.spec is not new.spec
+        or old.nice != new.nice
+        or old.site_factor != new.site_factor
+        or old.limit_seconds != new.limit_seconds
+        or old.eligible_at != new.eligible_at
+        or old.priority_set != new.priority_set
+        or bool(old.priority) != bool(new.priority)
+    ):
+        queue.unrated[new.id] = None
+
+
 def _add(counts: dict[int, int], key: int, amount: int) -> None:
     total = counts.get(key, 0) + amount
     if total:
@@ -238,6 +270,7 @@ def rebuild(state: State) -> None:
     queue, table = state.queue, state.free
     # The scheduler compares versions and class numbers: neither may ever come back with another meaning.
     state.queue = Queue(first_id=queue.next_id, version=queue.version + 1)
+    state.queue.follow(queue)
     state.queue.kept_by_user = frozenset(
         partition.name for partition in state.partitions.values() if partition.exclusive == "USER"
     )

@@ -78,7 +78,7 @@ def tasks_cancelled(state: State, event: ArrayTasksCancelled) -> None:
 def held(state: State, event: JobHeld) -> None:
     """Priority 0 until released."""
     job = state.jobs[event.job_id]
-    put(state, job, structs.replace(job, hold=event.by, priority=0))
+    put(state, job, structs.replace(job, hold=event.by, priority=0, priority_set=False))
 
 
 def unheld(state: State, event: JobReleased) -> None:
@@ -88,6 +88,7 @@ def unheld(state: State, event: JobReleased) -> None:
         job,
         hold="",
         priority=event.priority,
+        priority_set=event.priority_set,
         state_text="",
         reason="",
         flags=job.flags & ~(REQUEUE_HOLD | SPECIAL_EXIT),
@@ -103,11 +104,7 @@ def changed(state: State, event: JobChanged) -> None:
         for name in ("name", "comment", "partitions", "requeue", "time_limit_minutes")
         if (value := getattr(event, name)) is not None
     }
-    fields: dict[str, object] = {
-        name: value
-        for name in ("limit_seconds", "nice", "priority", "begin_at", "clauses", "clauses_any", "array_limit")
-        if (value := getattr(event, name)) is not None
-    }
+    fields: dict[str, object] = {name: value for name in _CHANGED if (value := getattr(event, name)) is not None}
     if event.begin_at is not None:
         spec_fields["begin_at"] = event.begin_at
     if spec_fields:
@@ -154,6 +151,13 @@ def purged(state: State, event: JobsPurged) -> None:
             state.array_status[array] = max(state.array_status.get(array, 0), status)
         else:
             state.array_status.pop(array, None)
+
+
+_CHANGED = (
+    "limit_seconds", "nice", "priority", "priority_set", "site_factor", "begin_at", "clauses", "clauses_any",
+    "array_limit",
+)  # fmt: skip
+"""Fields of the job itself that a change may name."""
 
 
 def _made_eligible(job: Job, at: UnixTime) -> Job:

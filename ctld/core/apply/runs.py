@@ -94,6 +94,7 @@ def requeued(state: State, event: JobRequeued) -> None:
         flags=flags,
         submitted_at=event.at,
         priority=event.priority,
+        priority_set=job.priority_set and event.priority == job.priority,
         hold=event.hold,
         eligible_at=event.at if ready else UnixTime(0),
         begin_at=event.begin_at,

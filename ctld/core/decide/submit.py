@@ -40,6 +40,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
         spec=spec,
         submitted_at=at,
         priority=0 if hold else priority,
+        priority_set=bool(command.priority) and not hold,
         nice=command.nice,
         hold=hold,
         eligible_at=at if eligible else UnixTime(0),

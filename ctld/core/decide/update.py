@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ctld.core.commands import UpdateJob
+from ctld.core.commands import COMPUTED, UpdateJob
 from ctld.core.decide import dependency
 from ctld.core.decide.admission import check_admission, check_limits, limit_seconds, partitions_for
 from ctld.core.decide.fit import check_fit
-from ctld.core.decide.hold import holder
+from ctld.core.decide.hold import holder, priority_of
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.decide.refusals import denied, invalid, may_change, refused
 from ctld.core.decide.selection import select, split_off
@@ -76,6 +76,12 @@ def _changes(state: State, job: Job, command: UpdateJob, at: UnixTime) -> list[E
     if command.priority is not None:
         changed, more = _priority(job, command, changed, at)
         after += more
+    if command.site_factor is not None:
+        if not command.by.admin:
+            raise denied(2002, "only an administrator can set the site factor")
+        if abs(command.site_factor) > _LARGEST_NICE:
+            raise invalid(2000, f"a site factor goes from -{_LARGEST_NICE} to {_LARGEST_NICE}")
+        changed = replace(changed, site_factor=command.site_factor)
     if command.begin_at is not None:
         _needs_pending(job)
         changed = replace(changed, begin_at=command.begin_at)
@@ -146,9 +152,14 @@ def _priority(job: Job, command: UpdateJob, changed: JobChanged, at: UnixTime) -
         return changed, [] if already else [JobHeld(at, job.id, by)]
     if not command.by.admin:
         raise refused(2042 if job.hold else 2095)
+    by_hand = priority != COMPUTED
+    if by_hand and priority > LARGEST_PRIORITY:
+        raise invalid(2000, f"a priority goes from 0 to {LARGEST_PRIORITY}; INFINITE has it computed again")
+    if not by_hand:
+        priority = priority_of(replace(job, nice=job.nice if changed.nice is None else changed.nice))
     if job.hold:
-        return replace(changed, priority=None), [JobReleased(at, job.id, priority)]
-    return replace(changed, priority=priority), []
+        return replace(changed, priority=None), [JobReleased(at, job.id, priority, by_hand)]
+    return replace(changed, priority=priority, priority_set=by_hand), []
 
 
 def _partition(state: State, job: Job, command: UpdateJob, changed: JobChanged) -> JobChanged:

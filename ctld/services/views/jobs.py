@@ -401,7 +401,7 @@ FIELDS: dict[str, Field] = {
     "partition": lambda view, job: view.partition(job),
     "pending": lambda view, job: max(0, (job.started_at or view.at) - job.submitted_at),
     "planned_nodes": _planned_nodes,
-    "priority": lambda view, job: job.priority,
+    "priority": lambda view, job: view.state.queue.priority(job),
     "qos": lambda view, job: job.spec.qos or None,
     "reason": lambda view, job: view.reason(job),
     "requested_nodes": lambda view, job: hostlist.compress(job.spec.request.nodelist),

@@ -207,6 +207,11 @@ def test_updating_one_member_of_an_array_splits_it_off(jobs: Served) -> None:
             ["Changes to job priority are not persistent, change nice instead for job 1"],
         ),
         (["jobid=2", "timelimit=2:00:00"], ["Access/permission denied for job 2"]),
+        (
+            ["jobid=1", "priority=infinite"],
+            ["Changes to job priority are not persistent, change nice instead for job 1"],
+        ),
+        (["jobid=1", "sitefactor=5"], ["Access/permission denied for job 1"]),
         (["jobid=1", "nice=-5"], ["Access/permission denied for job 1"]),
         (["jobid=1", "timelimit=-90"], ["Requested time limit is invalid (missing or exceeds some limit) for job 1"]),
         (

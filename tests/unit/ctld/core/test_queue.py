@@ -59,3 +59,29 @@ def test_adding_again_moves_a_job_to_its_new_place() -> None:
     (members,) = queue.classes.values()
     assert list(members) == [1, 2]
     assert len(queue) == 2
+
+
+def test_computed_priorities_order_what_nobody_set_by_hand() -> None:
+    queue = Queue()
+    jobs = [a_job(1, priority=10), a_job(2, priority=9), a_job(3, priority=50, priority_set=True)]
+    for job in jobs:
+        queue.add(job)
+    version = queue.version
+    assert queue.reprioritise({1: 20, 2: 70, 3: 99}) == 2
+    assert queue.version > version
+    (members,) = queue.classes.values()
+    assert list(members.pairs()) == [(70, 2), (50, 3), (20, 1)]
+    assert [queue.priority(job) for job in jobs] == [20, 70, 50]
+    assert queue.reprioritise({1: 20, 2: 70}) == 0
+
+
+def test_a_job_comes_back_at_its_computed_priority_and_ends_with_it() -> None:
+    queue = Queue()
+    queue.reprioritise({5: 33})
+    queue.add(a_job(5, priority=10))
+    assert [list(members.pairs()) for members in queue.classes.values()] == [[(33, 5)]]
+    queue.discard(5)
+    queue.forget_priority(5)
+    queue.add(a_job(5, priority=10))
+    assert [list(members.pairs()) for members in queue.classes.values()] == [[(10, 5)]]
+    assert queue.priority(a_job(6, priority=0)) == 0

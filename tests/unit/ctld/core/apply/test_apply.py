@@ -6,7 +6,7 @@ from msgspec import structs
 
 from ctld.core.apply import apply
 from ctld.core.apply.sections import dump, load
-from ctld.core.commands import FinishBatch, Hold, Tick, UpdateJob
+from ctld.core.commands import COMPUTED, Cancel, FinishBatch, Hold, Tick, UpdateJob
 from ctld.core.events import ArrayTasksCancelled, JobSubmitted
 from ctld.core.model import Job
 from ctld.core.record import run_record
@@ -93,3 +93,27 @@ def test_a_checkpoint_shares_the_spec_of_an_arrays_members_again() -> None:
     loaded = load(sections)
     assert loaded.jobs[array].spec is loaded.jobs[array + 1].spec
     assert loaded.next_job_id == stage.state.next_job_id
+
+
+def test_whose_priority_is_to_be_computed_is_noted() -> None:
+    stage = Stage(a_state())
+    queue = stage.state.queue
+    queue.unrated = {}
+    first, second = stage.submit(), stage.submit(array=(0, 3))
+    assert list(queue.unrated) == [first, second]
+    queue.unrated.clear()
+    queue.reprioritise({first: 7, second: 8})
+    stage.do(UpdateJob(JobId(first), USER, name="other"))
+    stage.do(UpdateJob(JobId(first), USER, nice=5))
+    stage.start(second, task=0)
+    assert list(queue.unrated) == [first]
+    member = next(iter(stage.state.running))
+    assert queue.priority(stage.job(member)) == 8
+    stage.do(UpdateJob(JobId(first), ADMIN, priority=3))
+    assert queue.priority(stage.job(first)) == 3
+    stage.do(UpdateJob(JobId(first), ADMIN, priority=COMPUTED))
+    assert queue.priority(stage.job(first)) == 7
+    stage.do(Hold(JobId(first), USER))
+    assert queue.priority(stage.job(first)) == 0
+    stage.do(Cancel(JobId(first), USER))
+    assert first not in queue.priorities

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.core.commands import UpdateJob
+from ctld.core.commands import COMPUTED, UpdateJob
 from ctld.core.model import UNLIMITED, Settings
 from muster.errors import Denied, InvalidInput, MusterError, NotFound, Refused
 from muster.ids import NO_TASK, JobId, UnixTime
@@ -198,3 +198,24 @@ def test_requeue_and_texts_change_and_the_same_again_is_no_event() -> None:
     assert (spec.name, spec.comment, spec.requeue) == ("n", "c", False)
     assert desk.do(UpdateJob(job, USER, name="n", comment="c")) == []
     assert desk.job(job).state == JobState.PENDING
+
+
+def test_infinite_has_the_priority_computed_again() -> None:
+    desk = Desk()
+    job = desk.submit()
+    before = desk.job(job).priority
+    desk.do(UpdateJob(job, ADMIN, priority=9))
+    assert (desk.job(job).priority, desk.job(job).priority_set) == (9, True)
+    desk.do(UpdateJob(job, ADMIN, priority=COMPUTED))
+    assert (desk.job(job).priority, desk.job(job).priority_set) == (before, False)
+    with pytest.raises(InvalidInput, match="INFINITE"):
+        desk.do(UpdateJob(job, ADMIN, priority=COMPUTED - 1))
+
+
+def test_only_administrators_set_the_site_factor() -> None:
+    desk = Desk()
+    job = desk.submit()
+    with pytest.raises(Denied, match="Access/permission denied"):
+        desk.do(UpdateJob(job, USER, site_factor=5))
+    desk.do(UpdateJob(job, ADMIN, site_factor=-5))
+    assert desk.job(job).site_factor == -5
