@@ -1,0 +1,291 @@
+"""What is free on each node over time, exact and by resource: a step function a node.
+
+A node's steps stand in one block of a padded array [nodes x (time and resources) x steps], so that many nodes are
+judged in a few calls of numpy and one node is changed in a few microseconds. Times are kept in 32 bits relative to an
+origin; what ends 34 years after it or later ends never (`FAR`). Past steps are forgotten when their room is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ctld.sched.fleet import Column, Fleet, Ints, View
+from ctld.sched.needs import Amount
+from ctld.sched.releases import FAR, Row
+
+Short: TypeAlias = npt.NDArray[np.int32]
+
+HORIZON = 1 << 30
+"""Relative time that stands for FAR: what jobs without limit hold comes free then."""
+PAD = (1 << 31) - 1
+"""Relative time of slots that are not used: after everything."""
+SHUT = 1 << 29
+"""CPUs that are taken off a node that cannot be used."""
+_FIRST_SLOTS = 8
+_LOG = 1 << 16
+"""Changes that are remembered for searches; at the bound the older half is dropped, and a search that did not follow
+begins anew."""
+
+
+class Profiles:
+    """Free CPUs, memory and countable devices (the columns of `View.gpus`) of every node, from `now` on."""
+
+    def __init__(self, fleet: Fleet, now: int = 0) -> None:
+        """Begin with an empty cluster."""
+        self.fleet = fleet
+        self.now = now
+        """Nothing is asked of earlier times."""
+        self.origin = now
+        self.log = np.zeros((_LOG, 4), np.int32)
+        """Changes: node, start, end (relative), and 1 where more came free, 0 where less."""
+        self.log_from = 0
+        """Number of the first change that is still there."""
+        self.log_to = 0
+        """Number of the next change."""
+        self.data: Short
+        """[node, 0]: relative times at which the steps begin; [node, 1 + r]: what is free of resource r from then on:
+        CPUs, memory, devices by column. Unused slots have PAD, and nothing free."""
+        self.lengths: Ints
+        """Steps of each node."""
+        self._closed = np.zeros(fleet.size, np.bool_)
+        self.reset(fleet.capacity(), [], now)
+
+    def reset(self, view: View, rows: Sequence[Row], now: int) -> None:
+        """Build anew from what is free now and what comes free when; all nodes are open again.
+
+        Args:
+            view: what is free now; a node with negative CPUs (CLOSED) stays unusable. Better leave nodes open here
+                and `close` them.
+            rows: shares that are held now, with their ends; an end that has passed counts as the next second.
+            now: the time.
+        """
+        size = self.fleet.size
+        self.now = self.origin = now
+        self._closed = np.zeros(size, np.bool_)
+        self.forget_log()
+        columns = [view.cpus, view.memory, *view.gpus]
+        base = np.empty((size, len(columns)), np.int64)
+        for at, column in enumerate(columns):
+            base[:, at] = column
+        base = np.maximum(base, -SHUT)
+        if not rows:
+            self.lengths = np.ones(size, np.int64)
+            self._allocate(len(columns), _FIRST_SLOTS)
+            self.data[:, 0, 0] = 0
+            self.data[:, 1:, 0] = base
+            return
+        flat = _flat(rows)
+        ends = np.clip(flat[:, 0] - now, 1, HORIZON)
+        order = np.lexsort((ends, flat[:, 1]))
+        ends, nodes, amounts = ends[order], flat[order, 1], flat[order, 2:]
+        fresh = np.ones(len(rows), np.bool_)
+        fresh[1:] = (nodes[1:] != nodes[:-1]) | (ends[1:] != ends[:-1])
+        firsts = np.flatnonzero(fresh)
+        gains = np.add.reduceat(amounts, firsts, axis=0)
+        nodes, ends = nodes[firsts], ends[firsts]
+        some = gains.any(1)
+        if not some.all():
+            nodes, ends, gains = nodes[some], ends[some], gains[some]
+        counts = np.bincount(nodes, minlength=size)
+        offsets = np.cumsum(counts) - counts
+        slots = np.arange(len(nodes)) - offsets[nodes] + 1
+        sums = np.cumsum(gains, axis=0)
+        before = np.zeros((size, len(columns)), np.int64)
+        filled = counts > 0
+        before[filled] = sums[offsets[filled]] - gains[offsets[filled]]
+        self.lengths = counts + 1
+        self._allocate(len(columns), int(counts.max()) + 3)
+        self.data[:, 0, 0] = 0
+        self.data[:, 1:, 0] = base
+        self.data[nodes, 0, slots] = ends
+        self.data[nodes, 1:, slots] = base[nodes] + sums - before[nodes]
+
+    def take(self, row: Row, start: int, end: int) -> None:
+        """Take a share (its own end is not looked at) off a node over [start, end); FAR as the end is for ever. What
+        is taken only from FAR on is not kept."""
+        self._change(row[1], np.array((-row[2], -row[3], *[-count for count in row[4]]), np.int32), start, end)
+
+    def give(self, row: Row, start: int, end: int) -> None:
+        """Give back what was taken, or a part of its time."""
+        self._change(row[1], np.array((row[2], row[3], *row[4]), np.int32), start, end)
+
+    def close(self, nodes: Iterable[int]) -> None:
+        """Make nodes unusable at all times, until they are opened; closed ones stay closed."""
+        for node in nodes:
+            if not self._closed[node]:
+                self._closed[node] = True
+                self.data[node, 1, : self.lengths[node]] -= SHUT
+                self._note(node, 0, PAD, 0)
+
+    def open(self, nodes: Iterable[int]) -> None:
+        """Make closed nodes usable again."""
+        for node in nodes:
+            if self._closed[node]:
+                self._closed[node] = False
+                self.data[node, 1, : self.lengths[node]] += SHUT
+                self._note(node, 0, PAD, 1)
+
+    def advance(self, now: int) -> None:
+        """Let time pass: what was before `now` may be forgotten. What is held until a time that has come is free
+        then; `take` it for longer when a job stays."""
+        self.now = max(self.now, now)
+
+    def copy(self) -> Profiles:
+        """Give a copy that can be changed."""
+        other = Profiles.__new__(Profiles)
+        other.fleet, other.now, other.origin = self.fleet, self.now, self.origin
+        other.data, other.lengths = self.data.copy(), self.lengths.copy()
+        other._closed = self._closed.copy()
+        other.log = np.zeros((_LOG, 4), np.int32)
+        other.log_from = other.log_to = 0
+        return other
+
+    def window(self, start: int, end: int, nodes: Ints | None = None) -> View:
+        """Give the least that is free on each node over [start, end); where `nodes` (indexes) are given, all others
+        are closed."""
+        least = self.least(nodes, self.relative(start), self.relative(end))
+        columns: list[Column] = []
+        for at in range(least.shape[1]):
+            if nodes is None:
+                column = least[:, at].astype(np.int64)
+            else:
+                column = np.full(self.fleet.size, -SHUT if at == 0 else 0, np.int64)
+                column[nodes] = least[:, at]
+            columns.append(column.tolist() if self.fleet.small else column)
+        return View(columns[0], columns[1], columns[2:])
+
+    def fits(self, nodes: Ints, amounts: Amount, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Tell for each of some nodes whether a share is free there all over [start, end)."""
+        least = self.least(nodes, self.relative(start), self.relative(end))
+        least -= np.array((amounts[0], amounts[1], *amounts[2]), np.int32)
+        enough: npt.NDArray[np.bool_] = least.min(1) >= 0
+        return enough
+
+    def steps(self, node: int) -> list[tuple[int, tuple[int, ...]]]:
+        """Give a node's steps from now on: time (FAR for the last end of jobs without limit), what is free then."""
+        length = int(self.lengths[node])
+        rows = self.data[node, :, :length].T.tolist()
+        now = self.relative(self.now)
+        past = sum(row[0] <= now for row in rows) - 1
+        return [(self.absolute(max(row[0], now)), tuple(row[1:])) for row in rows[past:]]
+
+    def relative(self, time: int) -> int:
+        """Give a time as it stands in `data`; what was before `now` counts as now."""
+        return min(max(time, self.now) - self.origin, HORIZON)
+
+    def absolute(self, time: int) -> int:
+        """Give a relative time as the rest of the world has it."""
+        return FAR if time >= HORIZON else self.origin + time
+
+    def least(self, nodes: Ints | None, start: int, end: int) -> Short:
+        """Give the least that is free over [start, end) (relative) as [nodes, resources]."""
+        longest = int(self.lengths.max()) if nodes is None else int(self.lengths[nodes].max(initial=1))
+        block = self.data[:, :, :longest] if nodes is None else self.data[nodes, :, :longest]
+        times = block[:, 0]
+        outside = times >= max(end, start + 1)
+        outside[:, :-1] |= times[:, 1:] <= start
+        found: Short = np.where(outside[:, None, :], np.int32(PAD), block[:, 1:]).min(2)
+        return found
+
+    def forget_log(self) -> None:
+        """Make all searches begin anew."""
+        self.log_to += 1
+        self.log_from = self.log_to
+
+    def _change(self, node: int, amounts: Short, start: int, end: int) -> None:
+        first, last = self.relative(start), self.relative(end)
+        if first >= last:
+            return
+        length = int(self.lengths[node])
+        if length + 2 > self.data.shape[2]:
+            length = self._make_room(node)
+        block = self.data[node]
+        times = block[0]
+        low = int(times[:length].searchsorted(first, "right"))
+        if times[low - 1] == first:
+            low -= 1
+        else:
+            _insert(block, low, length, first)
+            length += 1
+        high = int(times[:length].searchsorted(last, "left"))
+        if high == length or times[high] != last:
+            _insert(block, high, length, last)
+            length += 1
+        block[1:, low:high] += amounts[:, None]
+        if block[1:, high].tobytes() == block[1:, high - 1].tobytes():
+            length = _remove(block, high, length)
+        if low and block[1:, low].tobytes() == block[1:, low - 1].tobytes():
+            length = _remove(block, low, length)
+        self.lengths[node] = length
+        grown = int(amounts.max())
+        shrunk = int(amounts.min())
+        if shrunk < 0:
+            self._note(node, first, last, 0)
+        if grown > 0:
+            self._note(node, first, last, 1)
+
+    def _note(self, node: int, start: int, end: int, grown: int) -> None:
+        place = self.log_to - self.log_from
+        if place == _LOG:
+            half = _LOG // 2
+            self.log[:half] = self.log[half:].copy()
+            self.log_from += half
+            place -= half
+        self.log[place] = (node, start, end, grown)
+        self.log_to += 1
+
+    def _allocate(self, resources: int, slots: int) -> None:
+        shape = (self.fleet.size, 1 + resources, max(_FIRST_SLOTS, 1 << (slots - 1).bit_length()))
+        self.data = np.full(shape, -SHUT, np.int32)
+        self.data[:, 0] = PAD
+
+    def _make_room(self, node: int) -> int:
+        """Forget the node's past; where that does not help the past of all nodes, and where that is not enough make
+        the blocks larger. Gives the node's new number of steps."""
+        slots = self.data.shape[2]
+        self._forget_past(np.array([node]))
+        if self.lengths[node] + 2 > slots:
+            self._forget_past(np.flatnonzero(self.lengths > slots // 2))
+            old = self.data
+            self._allocate(old.shape[1] - 1, 2 * slots)
+            self.data[:, :, :slots] = old
+        return int(self.lengths[node])
+
+    def _forget_past(self, nodes: Ints) -> None:
+        times = self.data[nodes, 0]
+        past = np.maximum((times <= self.relative(self.now)).sum(1) - 1, 0)
+        for node, count in zip(nodes[past > 0].tolist(), past[past > 0].tolist(), strict=True):
+            block, length = self.data[node], int(self.lengths[node])
+            block[:, : length - count] = block[:, count:length].copy()
+            block[0, length - count : length] = PAD
+            block[1:, length - count : length] = -SHUT
+            self.lengths[node] = length - count
+
+
+def _insert(block: Short, place: int, length: int, time: int) -> None:
+    """Make a step begin at a time, with what is free before it."""
+    if place < length:
+        block[:, place + 1 : length + 1] = block[:, place:length].copy()
+    block[1:, place] = block[1:, place - 1]
+    block[0, place] = time
+
+
+def _remove(block: Short, place: int, length: int) -> int:
+    """Drop a step; give the new number of steps."""
+    block[:, place : length - 1] = block[:, place + 1 : length].copy()
+    block[0, length - 1] = PAD
+    block[1:, length - 1] = -SHUT
+    return length - 1
+
+
+def _flat(rows: Sequence[Row]) -> Ints:
+    """Give rows as a table: end, node, CPUs, memory, devices by column."""
+    width = 4 + len(rows[0][4])
+    flat = np.empty((len(rows), width), np.int64)
+    flat[:, :4] = [row[:4] for row in rows]
+    flat[:, 4:] = [row[4] for row in rows]
+    return flat
