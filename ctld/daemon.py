@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctld import configure
+from ctld import associations, configure
 from ctld.core.model import Caller
 from ctld.core.state import State
 from ctld.loops.checkpoints import Checkpoints
@@ -66,6 +66,9 @@ class Controller:
             log.warning("%s", sentence)
         for key, file, line in config.without_effect:
             log.info("%s:%d: %s has no effect in this release", file, line, key)
+        accounts, remarks = associations.command(config)
+        for sentence in remarks:
+            log.warning("%s", sentence)
         # Threads that write the journal wait for the interpreter's lock while the loop is busy: make that short.
         sys.setswitchinterval(0.001)
         raise_open_files()
@@ -81,6 +84,7 @@ class Controller:
         scheduler = Scheduler(store, links, self._clock)
         store.subscribe(dispatcher.take)
         await store.commit(configure.command(config), at=self._clock.now())
+        await store.commit(accounts, at=self._clock.now())
 
         identity = auth.identity_at(options.certificates, "controller", "ctld")
         accounting_address = options.accounting or _accounting_address(config)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.units import format_memory_mib
+from muster.errors import InvalidInput
+from muster.units import format_memory_mib, parse_count, parse_memory_mib
 
 _ORDER = {
     name: place for place, name in enumerate(("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"))
@@ -20,3 +21,35 @@ def format_tres(amounts: Mapping[str, int], *, alphabetical: bool = False) -> st
     names = [name for name, amount in amounts.items() if amount]
     names.sort(key=(lambda name: (0, name)) if alphabetical else (lambda name: (_ORDER.get(name, 99), name)))
     return ",".join(f"{name}={format_memory_mib(amounts[name]) if name == 'mem' else amounts[name]}" for name in names)
+
+
+def parse_tres(text: str) -> dict[str, int]:
+    """Read `cpu=10,mem=32G,gres/gpu:a100=4`: memory in MiB (a number without unit is MiB), -1 kept as -1.
+
+    Raises:
+        InvalidInput: naming the part that is no `name=number`.
+    """
+    amounts: dict[str, int] = {}
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        written, equals, amount = (piece.strip() for piece in part.rpartition("="))
+        kind, colon, variant = written.partition(":")
+        name = _NAMES.get(kind.lower(), kind.lower())
+        if not equals or not name:
+            raise InvalidInput(
+                f"Invalid TRES: {part.strip()[:60]}", "write name=number, as in cpu=8,mem=32G,gres/gpu=4"
+            )
+        if amount == "-1":
+            amounts[f"{name}{colon}{variant}"] = -1
+        else:
+            read = parse_memory_mib if name == "mem" else parse_count
+            try:
+                amounts[f"{name}{colon}{variant}"] = read(amount)
+            except InvalidInput as error:
+                raise InvalidInput(f"Invalid TRES: {part.strip()[:60]}", str(error)) from None
+    return amounts
+
+
+_NAMES = {"memory": "mem", "nodes": "node", "cpus": "cpu"}
+"""Words that stand for a TRES of another name."""

@@ -56,6 +56,8 @@ class Submit:
     hold: bool = False
     priority: int | None = None
     array_limit: int = 0
+    qos_given: bool = True
+    """False: the QOS is the association's default, whatever the spec says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def from_request(
         hold=bool(request.hold),
         priority=priority,
         array_limit=array_limit,
+        qos_given=bool(request.qos),
     )
 
 

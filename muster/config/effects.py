@@ -13,7 +13,7 @@ enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mi
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
 max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
 accounting_storage_type accounting_storage_host accounting_storage_port job_file_append return_to_service
-controller_log_level spool_dir slurmd_port proctrack_type
+association_file accounting_enforce controller_log_level spool_dir slurmd_port proctrack_type
 """
 _NODES = """
 names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_socket threads_per_core real_memory_mib

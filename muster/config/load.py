@@ -123,6 +123,8 @@ def _assemble(source: Source, main: Path, companions: dict[str, str | None], pro
     values = glob.fields(place)
     if "GLOB_SILENCE" in values["debug_flags"]:
         problems.warnings = [warning for warning in problems.warnings if GLOB_TEXT not in warning]
+    if values["association_file"]:
+        values["association_file"] = str(main.parent / values["association_file"])
     nodes, names = node_lines.build(slurmd_port=values["slurmd_port"], gres_types=values["gres_types"])
     gres = gres_config(
         _lines(companions, "gres.conf", main, source, problems), values["gres_types"], set(names.order), problems

@@ -288,6 +288,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     accounting_storage_port: int
     accounting_enforce: tuple[str, ...]
     """With what it implies: limits brings associations, and so on."""
+    association_file: str
+    """Path of the associations and QOS (a dump of sacctmgr), or empty."""
     accounting_tres: tuple[str, ...]
     accounting_store_flags: tuple[str, ...]
     track_wckey: bool

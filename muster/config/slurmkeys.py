@@ -178,6 +178,7 @@ _ACCOUNTING = (
     _k("AccountingStorageExternalHost", tier=3),
     _k("AccountingStoreFlags", "flags", "", 1, "accounting_store_flags",
        choices=("job_comment", "job_env", "job_extra", "job_script", "no_stdio")),
+    _k("AssociationFile", "text", "", 1, "association_file"),
     _k("MaxDBDMsgs", "number", "", 1, low=10000, high=UINT32),
     _k("TrackWCKey", "flag", "no", 2, "track_wckey"),
     _k("JobAcctGatherType", "plugin", "", 1, "job_acct_gather_type",

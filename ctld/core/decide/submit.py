@@ -8,6 +8,7 @@ from ctld.core.commands import Submit
 from ctld.core.decide import dependency
 from ctld.core.decide.admission import check_admission, limit_seconds, partitions_for
 from ctld.core.decide.fit import check_fit
+from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import JobIds, first_priority
 from ctld.core.decide.refusals import denied, invalid, refused
 from ctld.core.events import Event, JobSubmitted
@@ -24,7 +25,9 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
         InvalidInput, Denied, Refused: in Slurm's words; the hint says what would help.
     """
     partitions = partitions_for(state, command.spec.partitions)
-    spec = replace(command.spec, partitions=tuple(partition.name for partition in partitions))
+    names = tuple(partition.name for partition in partitions)
+    spec = replace(command.spec, partitions=names)
+    spec = placed(state, spec, command.by, qos_given=command.qos_given)
     _check_rights(command)
     check_admission(state, spec, partitions, command.by)
     _check_array(state, spec)

@@ -13,6 +13,7 @@ from ctld.core.decide import dependency
 from ctld.core.decide.admission import check_admission, check_limits, limit_seconds, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.hold import holder, priority_of
+from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.decide.refusals import denied, invalid, may_change, refused
 from ctld.core.decide.selection import select, split_off
@@ -171,6 +172,7 @@ def _partition(state: State, job: Job, command: UpdateJob, changed: JobChanged) 
     minutes = changed.time_limit_minutes
     spec = job.spec if minutes is None else replace(job.spec, time_limit_minutes=minutes)
     spec = replace(spec, partitions=names)
+    placed(state, spec, command.by)
     check_admission(state, spec, partitions, command.by)
     check_fit(state, spec.request, partitions)
     changed = replace(changed, partitions=names)

@@ -1,0 +1,118 @@
+"""The association file as the core's records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctld import associations
+from ctld.core.accounts import PARENT_SHARES, Accounts, Association, Limits, Qos, Share
+from muster.config.load import load
+from muster.config.problems import Problems
+from muster.errors import ConfigError
+
+TREE = """
+QOS - 'normal':Description='Normal QOS default'
+QOS - 'high':Priority=100:Flags=DenyOnLimit,NoDecay:Preempt=normal:PreemptMode=requeue:GraceTime=60
+QOS - 'costly':UsageFactor=2.5:MaxTRESPU=cpu=8:MaxJobsPA=3:MaxQueueWait=1-0
+Cluster - 'tux':Fairshare=1:QOS='normal,high'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'Physics':Description='Physics':Organization='lab':Fairshare=50:GrpTRES=cpu=64,mem=2G:GrpWall=1-0:MaxJobs=4
+Account - 'chem':Fairshare=parent
+Parent - 'physics'
+User - 'bob':DefaultAccount='chem':Fairshare=1:GrpCPUs=7:MaxWall=90
+User - 'ada':DefaultAccount='physics':Partition='fast':QOS='+high':DefaultQOS=high
+Parent - 'chem'
+User - 'bob':DefaultAccount='chem':Priority=7
+"""
+
+
+def test_reads_tree_limits_and_qos() -> None:
+    problems = Problems()
+    made = associations.read(TREE, "tux.cfg", problems)
+    assert (problems.errors, problems.warnings) == ([], [])
+    physics = Limits(grp_tres={"cpu": 64, "mem": 2048}, grp_wall_minutes=1440, max_jobs=4)
+    assert made.associations == (
+        Association(1, "root", qos=("normal", "high")),
+        Association(2, "root", parent_id=1, user="root", default=True),
+        Association(3, "physics", parent_id=1, shares=50, description="Physics", organization="lab", limits=physics),
+        Association(4, "chem", parent_id=1, shares=PARENT_SHARES),
+        Association(
+            5,
+            "physics",
+            parent_id=3,
+            user="bob",
+            limits=Limits(grp_tres={"cpu": 7}, max_wall_minutes_per_job=90),
+        ),
+        Association(
+            6,
+            "physics",
+            parent_id=3,
+            user="ada",
+            partition="fast",
+            qos=("+high",),
+            default_qos="high",
+            default=True,
+        ),
+        Association(7, "chem", parent_id=4, user="bob", priority=7, default=True),
+    )
+    assert made.qos == (
+        Qos(1, "normal", description="Normal QOS default"),
+        Qos(
+            2,
+            "high",
+            priority=100,
+            flags=("DenyOnLimit", "NoDecay"),
+            preempt=("normal",),
+            preempt_mode="REQUEUE",
+            grace_seconds=60,
+        ),
+        Qos(
+            3,
+            "costly",
+            usage_factor=2.5,
+            per_user=Share(tres={"cpu": 8}),
+            per_account=Share(jobs=3),
+            max_queue_wait_seconds=86400,
+        ),
+    )
+    accounts = Accounts(made.associations, made.qos)
+    assert accounts.default_account("bob") == "chem"
+
+
+def test_a_file_without_qos_lines_makes_those_that_it_names() -> None:
+    problems = Problems()
+    made = associations.read("Cluster - 'tux':QOS='normal,long'\n", "tux.cfg", problems)
+    assert [one.name for one in made.qos] == ["normal", "long"]
+    assert problems.warnings == ["tux.cfg: no QOS line defines long: they have priority 0 and no limits"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("Account - a:Fairshre=2", "Account takes no fairshre= (did you mean fairshare?)"),
+        ("Account - a:Fairshare=many", 'fairshare="many" cannot be read'),
+        ("Account - a:GrpTRES=cpu", 'grptres="cpu" cannot be read: Invalid TRES: cpu (write name=number'),
+        ("Parent - nobody", "Parent nobody is no account"),
+        ("Account - a:QOS=hig", "QOS hig is not defined (did you mean high?)"),
+        ("QOS - q:Flags=NoDecy", 'flags="NoDecy" cannot be read: NoDecy is no flag of a QOS, did you mean NoDecay?'),
+        ("Cluster - other", "the Cluster line is not the first"),
+    ],
+)
+def test_mistakes_are_told_with_file_and_line(tmp_path: Path, line: str, sentence: str) -> None:
+    (tmp_path / "tree.cfg").write_text(f"QOS - high\nCluster - tux\n{line}\n")
+    lines = "ClusterName=tux\nSlurmctldHost=h\nAssociationFile=tree.cfg\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\n"
+    (tmp_path / "muster.conf").write_text(lines)
+    with pytest.raises(ConfigError) as caught:
+        associations.command(load(tmp_path))
+    assert f"{tmp_path}/tree.cfg:3: " in str(caught.value)
+    assert sentence in f"{caught.value} ({caught.value.hint})"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    lines = "ClusterName=tux\nSlurmctldHost=h\nAssociationFile=tree.cfg\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\n"
+    (tmp_path / "muster.conf").write_text(lines)
+    with pytest.raises(ConfigError, match="AssociationFile: cannot read .*tree.cfg: No such file"):
+        associations.command(load(tmp_path))
