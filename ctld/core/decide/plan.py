@@ -97,7 +97,7 @@ class _View:
         partition = self._partition(job, start)
         if partition is None or not self._fits(job, start.shares, partition):
             return None
-        if not satisfies(job.spec.request, start.shares):
+        if not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
             return None
         self._take(job, start.shares, partition)
         array_job_id, job_id = 0, job.id
@@ -197,8 +197,9 @@ class _View:
         return job.id
 
 
-def satisfies(request: Request, shares: Sequence[NodeShare]) -> bool:
-    """Tell whether the shares together are at least what was asked for."""
+def satisfies(request: Request, shares: Sequence[NodeShare], memory_counts: bool = True) -> bool:
+    """Tell whether the shares together are at least what was asked for; where memory is no consumable resource,
+    shares have none."""
     tasks, nodes = requested_size(request)
     if len(shares) < max(1, request.nodes_min) or (request.nodes_max and len(shares) > request.nodes_max):
         return False
@@ -221,6 +222,6 @@ def satisfies(request: Request, shares: Sequence[NodeShare]) -> bool:
             return False
         if here < max(per_node, share.tasks * per_task):
             return False
-        if request.memory_per_node_mib > 0 and share.memory_mib < request.memory_per_node_mib:
+        if memory_counts and request.memory_per_node_mib > 0 and share.memory_mib < request.memory_per_node_mib:
             return False
     return gpus >= sum(part.count for part in request.gpus)

@@ -100,6 +100,12 @@ def test_no_more_members_run_than_the_limit_allows(stage: Stage) -> None:
     assert len(stage.do(a_plan(*starts))) == 2
 
 
+def test_memory_that_is_not_consumable_is_not_missed_in_a_start() -> None:
+    stage = Stage(a_state(nodes=1, cpus=4, settings=Settings(memory_consumable=False, require_registration=False)))
+    job_id = stage.submit(memory_per_node_mib=100)
+    assert stage.start(job_id)
+
+
 def test_the_limit_comes_from_the_partition_where_none_was_asked() -> None:
     partitions = (a_partition(nodes=2, default_minutes=7, max_minutes=60),)
     stage = Stage(a_state(nodes=2, partitions=partitions))
