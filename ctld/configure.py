@@ -54,6 +54,7 @@ def settings(config: ClusterConfig) -> Settings:
         max_memory_per_cpu_mib=config.max_mem_per_cpu_mib,
         max_script_bytes=int(parameters.get("max_script_size") or _SCRIPT_BYTES),
         gres_names=config.gres_types,
+        backfill=config.scheduler_type != "sched/builtin",
         accounting_enforce=config.accounting_enforce,
     )
 

@@ -433,4 +433,6 @@ class Settings(Record, frozen=True):
     gres_names: tuple[str, ...] = ("gpu",)
     accounting_enforce: tuple[str, ...] = ()
     """Of associations, limits, qos, safe, ...: what AccountingStorageEnforce says, with what that implies."""
+    backfill: bool = True
+    """False (SchedulerType=sched/builtin): nothing of a partition starts behind a job that has to wait there."""
     require_registration: bool = True

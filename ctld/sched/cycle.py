@@ -125,6 +125,7 @@ class Pass:
         self.state = state
         self.at = at
         self.memory = memory
+        self._backfill = state.settings.backfill
         view = free_view(memory.fleet, state.free, memory.closed_now)
         memory.thaw(view)
         self.scratch = Scratch(state, memory.fleet, view)
@@ -175,7 +176,7 @@ class Pass:
         line, cursors = self._line, self._cursors
         while line:
             tier, key, place, entry = heappop(line)
-            if entry.partition.name in self._blocked and self._is_stuck(entry):
+            if entry.partition.name in self._blocked and (not self._backfill or self._is_stuck(entry)):
                 continue
             cursor = cursors.get(entry.jobs.id)
             if cursor is None:
