@@ -116,6 +116,16 @@ def doctor(folder: Path | None) -> None:
     sys.exit(1 if faults else 0)
 
 
+@cli.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True}, short_help="Try a configuration."
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def sim(arguments: tuple[str, ...]) -> None:
+    """Replay a recorded workload in virtual time on a configuration; `muster sim --help` says more."""
+    # Programs meet only on the wire or as processes: the simulator is a part of the controller.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "ctld.sim", *arguments])
+
+
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("nodes", nargs=-1)

@@ -1,0 +1,1 @@
+"""`muster sim`: a recorded workload replayed in virtual time on the controller's own core."""
