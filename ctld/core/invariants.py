@@ -202,6 +202,7 @@ def derived(state: State) -> dict[str, object]:
         "timed": set(state.timed),
         "node_index": state.node_index,
         "partition_nodes": state.partition_nodes,
+        "load": state.load.contents(),
     }
 
 

@@ -29,6 +29,32 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitNumbers:
+    """The limit that a job runs into: what `explain` says about it."""
+
+    limit: str
+    """As sacctmgr writes it: GrpTRES, MaxJobsPerUser, ..."""
+    tres: str
+    """Empty where jobs or time are limited."""
+    of: str
+    """Whose it is: `account physics`, `QOS high`, `user ada in account physics`."""
+    most: int
+    """The limit itself: MiB, minutes, or a number."""
+    used: int
+    """Of it, by others."""
+    asked: int
+    """By this job; 0 where what is used leaves nothing, -1 for no time limit."""
+
+    def sentence(self) -> str:
+        """Say it: `GrpTRES cpu of account physics is 100: 96 are in use, 8 more are asked for`."""
+        what = f"{self.limit} {self.tres}".rstrip()
+        asked = "no limit" if self.asked < 0 else str(self.asked)
+        if not self.used:
+            return f"{what} of {self.of} is {self.most}: {asked} is asked for"
+        return f"{what} of {self.of} is {self.most}: {self.used} in use, {asked} more asked for"
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Why a job waits, and when it is planned to start (0: not known)."""
 
@@ -37,6 +63,8 @@ class Wait:
     """Free text that replaces the reason where it is shown (`ReqNodeNotAvail, UnavailableNodes:n[3-4]`)."""
     start_at: UnixTime = _UNKNOWN
     nodes: tuple[int, ...] = ()
+    limit: LimitNumbers | None = None
+    """Of a limit of an association or a QOS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ _ID_MASK = (1 << _ID_BITS) - 1
 _TOP = 1 << 40
 """Above every priority, so that order keys are positive."""
 
-ClassKey = tuple[Request, tuple[str, ...], int, int]
+Group = tuple[str, str]
+"""Account and QOS."""
+ClassKey = tuple[Request, tuple[str, ...], int, int, Group | None]
 
 
 def order_key(priority: int, job_id: int) -> int:
@@ -97,17 +99,23 @@ class SortedKeys:
 class JobClass:
     """Pending jobs of one shape, walked in the order (-priority, job id)."""
 
-    __slots__ = ("id", "limit_seconds", "order", "partitions", "request", "uid")
+    __slots__ = ("group", "id", "limit_seconds", "order", "partitions", "request", "uid")
 
     def __init__(self, number: int, key: ClassKey) -> None:
         self.id = number
-        self.request, self.partitions, self.limit_seconds, self.uid = key
-        """`uid` is the owner's where nodes are kept for one user, else -1."""
+        self.request, self.partitions, self.limit_seconds, self.uid, self.group = key
+        """`uid` is the owner's where nodes are kept for one user, or where limits hold, else -1; `group` is None where
+        none hold."""
         self.order = SortedKeys()
         """Order keys of the members (`order_key`): comparable between classes, least first."""
 
     def __len__(self) -> int:
         return len(self.order)
+
+    @property
+    def key(self) -> ClassKey:
+        """What its members have in common."""
+        return self.request, self.partitions, self.limit_seconds, self.uid, self.group
 
     def __iter__(self) -> Iterator[int]:
         """Walk the job ids in order. The class must not change meanwhile."""
@@ -147,6 +155,8 @@ class Queue:
         """Job id -> its class and order key."""
         self.kept_by_user: frozenset[str] = frozenset()
         """Partitions whose nodes are kept for one user at a time (Exclusive=USER)."""
+        self.apart = False
+        """Limits hold: jobs of several users, accounts or QOS are no longer alike."""
         self.priorities: dict[int, int] = {}
         """Job id -> computed priority, of jobs that wait or run. An overlay: neither journaled nor in checkpoints."""
         self.unrated: dict[int, None] | None = None
@@ -208,7 +218,9 @@ class Queue:
         uid = -1
         if spec.request.exclusive == "user" or not self.kept_by_user.isdisjoint(spec.partitions):
             uid = spec.uid
-        return spec.request, spec.partitions, job.limit_seconds, uid
+        if self.apart:
+            return spec.request, spec.partitions, job.limit_seconds, spec.uid, (spec.account, spec.qos)
+        return spec.request, spec.partitions, job.limit_seconds, uid, None
 
     def add(self, job: Job) -> None:
         """Queue a job; one that is queued already moves to its new class and place."""
@@ -239,12 +251,7 @@ class Queue:
         members.order.remove(order)
         if not members:
             del self.classes[members.id]
-            self._empty[members.id] = (
-                members.request,
-                members.partitions,
-                members.limit_seconds,
-                members.uid,
-            )
+            self._empty[members.id] = members.key
             if len(self._empty) > _EMPTY_CLASSES:
                 oldest = next(iter(self._empty))
                 del self._by_key[self._empty.pop(oldest)]
@@ -258,7 +265,4 @@ class Queue:
     def contents(self) -> dict[ClassKey, list[tuple[int, int]]]:
         """Give (priority, job id) in order by class, for comparing two queues (class ids differ after a
         restart)."""
-        return {
-            (members.request, members.partitions, members.limit_seconds, members.uid): list(members.pairs())
-            for members in self.classes.values()
-        }
+        return {members.key: list(members.pairs()) for members in self.classes.values()}

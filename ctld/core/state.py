@@ -9,6 +9,8 @@ from __future__ import annotations
 from ctld.core.accounts import Accounts
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable
+from ctld.core.limits.book import Book
+from ctld.core.limits.load import Load
 from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
 from ctld.core.queue import Queue
 from muster.ids import JobId, UnixTime
@@ -64,5 +66,9 @@ class State:
         """When a job next needs a tick: end of its limit, its warning, its begin time, its purge."""
         self.timed: dict[int, None] = {}
         """Ids of pending jobs with a clause `after:job+minutes`."""
+        self.limits = Book()
+        """Which limits hold for whom."""
+        self.load = Load()
+        """What is in use of that which limits look at."""
         self.interned: dict[object, object] = {}
         """Equal parts of specs are kept once: part -> the one kept."""

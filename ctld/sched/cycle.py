@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import ranges
+from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Plan, Start, Wait
 from ctld.core.queue import JobClass, order_key
@@ -130,6 +131,7 @@ class Pass:
         memory.thaw(view)
         self.scratch = Scratch(state, memory.fleet, view)
         self.guard = Guard(view)
+        self.gate = Gate(state, at)
         self.starts: list[Start] = []
         self.complete = True
         self.waits: dict[int, Wait] = {}
@@ -182,8 +184,12 @@ class Pass:
             if cursor is None:
                 cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits)
             while cursor.key == key:
-                if not self._start(entry, cursor):
-                    self._wait(entry, cursor)
+                outcome = self._start(entry, cursor)
+                if outcome is not True:
+                    if outcome is False:
+                        self._wait(entry, cursor)
+                    else:
+                        self._pass_by(entry, outcome)
                     break
                 if spent():
                     self.complete = False
@@ -203,10 +209,15 @@ class Pass:
         rank = self.guard.rank(end_of(self.at, entry.limit_seconds))
         return demand.no_fit or self._stuck.get(demand.number, rank + 1) <= rank
 
-    def _start(self, entry: Entry, cursor: Cursor) -> bool:
-        """Start the job (or the member) at the cursor, if there is a place."""
+    def _start(self, entry: Entry, cursor: Cursor) -> bool | Wait:
+        """Start the job (or the member) at the cursor, if there is a place; tell whether it did, or which limit it is
+        that keeps the job from starting."""
         demand, job, scratch = entry.demand, cursor.job, self.scratch
         assert demand is not None
+        if entry.asked is not None:
+            limited = self.gate.before(job, entry.partition.name, entry.asked)
+            if limited is not None:
+                return limited
         if self._is_stuck(entry):
             return False
         uid = job.spec.uid
@@ -222,6 +233,11 @@ class Pass:
             picks = None
         else:
             picks = choose(demand, view, barred)
+        if entry.asked is not None and picks:
+            drawn = scratch.draw(demand, picks)
+            limited = self.gate.after(job, entry.partition.name, drawn, entry.limit_seconds) if drawn else None
+            if limited is not None:
+                return limited
         shares = scratch.place(demand, picks, uid) if picks else None
         if shares is None:
             if not barred and not demand.need.user:
@@ -252,6 +268,7 @@ class Pass:
             # It waited in a partition of higher tier. What its promise kept others from is for the next pass.
             self.complete = False
             self._forget_ranks()
+        self.gate.took(cursor.job, name, shares, entry.limit_seconds)
         fleet = self.memory.fleet
         for share in shares:
             gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
@@ -274,6 +291,11 @@ class Pass:
         known = self.waits.get(job.id)
         if known is None or not known.start_at or 0 < wait.start_at < known.start_at:
             self.waits[job.id] = wait
+
+    def _pass_by(self, entry: Entry, limited: Wait) -> None:
+        """Leave a class out that a limit keeps from starting: nobody behind it waits for that."""
+        self.class_waits[entry.jobs.id] = limited
+        self._call_next(entry.partition.name)
 
     def _call_next(self, name: str) -> None:
         """Put the next class that is known to find no place in line: the one before it did not close the partition."""

@@ -10,11 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core.decide.plan import run_limit_seconds
+from ctld.core.limits.asked import least
+from ctld.core.limits.book import Book
+from ctld.core.limits.check import Asked
 from ctld.core.model import Node, PartitionSpec, Request, Settings
 from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State
 from ctld.core.usable import usable
+from ctld.sched import limits
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import SMALL, Fleet, View, bitmap
 from ctld.sched.needs import Impossible
@@ -35,7 +39,7 @@ PRIORITY = Wait(Reason.PRIORITY)
 class Entry:
     """A class in one of its partitions."""
 
-    __slots__ = ("bar", "demand", "jobs", "limit_seconds", "partition", "place", "tier")
+    __slots__ = ("asked", "bar", "demand", "jobs", "limit_seconds", "partition", "place", "tier")
 
     def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
         self.jobs = jobs
@@ -48,6 +52,8 @@ class Entry:
         """Why no job of the class can start here, whatever comes free."""
         self.limit_seconds = jobs.limit_seconds
         """Of a run in this partition."""
+        self.asked: Asked | None = None
+        """What limits compare; None where none hold."""
 
 
 class PlanMemory:
@@ -66,12 +72,13 @@ class PlanMemory:
         self._nodes: list[Node] = []
         self._partitions: dict[str, PartitionSpec] = {}
         self._settings = Settings()
+        self._book: Book | None = None
         self._shut = 0
         """Bitmap of nodes that their own state keeps from use."""
         self._closings = 0
         """Counts changes of `closed_later`."""
         self._entries: dict[int, tuple[Entry, ...]] = {}
-        self._demands: dict[tuple[Request, str], Demand | Wait] = {}
+        self._demands: dict[tuple[Request, str, int, int], Demand | Wait] = {}
         self._numbers = 0
         self._full: View | None = None
 
@@ -99,6 +106,9 @@ class PlanMemory:
             self._settings = state.settings
             self._partitions = dict(state.partitions)
             self._forget()
+        if self._book is not state.limits:
+            self._book = state.limits
+            self._entries.clear()
         if self._nodes != state.nodes:
             self._nodes = list(state.nodes)
             if [node.spec for node in self._nodes] != self.fleet.specs:
@@ -139,7 +149,13 @@ class PlanMemory:
         if partition.state == PartitionState.INACTIVE:
             return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_INACTIVE))
         # A job that asked for no limit has the default of the partition it starts in; all of a class asked alike.
-        limit = run_limit_seconds(state.jobs[jobs.head], partition)
+        job = state.jobs[jobs.head]
+        limit = run_limit_seconds(job, partition)
+        if state.queue.apart:
+            partition = limits.lifted(state, job, partition)
+            bar = limits.bar(state, job, partition, limit)
+            if bar is not None:
+                return Entry(jobs, place, partition, None, bar)
         if partition.max_minutes >= 0 and not 0 <= limit <= partition.max_minutes * 60:
             return Entry(jobs, place, partition, None, Wait(Reason.PARTITION_TIME_LIMIT))
         demand = self.demand(partition, jobs.request)
@@ -147,11 +163,13 @@ class PlanMemory:
             return Entry(jobs, place, partition, None, demand)
         entry = Entry(jobs, place, partition, demand, None)
         entry.limit_seconds = limit
+        if state.limits.enforced:
+            entry.asked = least(state, job, limit)
         return entry
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:
         """Give the demand of a request in a partition, or why it can never be met there."""
-        key = (request, partition.name)
+        key = (request, partition.name, partition.min_nodes, partition.max_nodes)
         found = self._demands.get(key)
         if found is None:
             if len(self._demands) >= MAX_DEMANDS:

@@ -55,8 +55,8 @@ class Scratch:
     def place(self, demand: Demand, picks: list[Pick], uid: int) -> tuple[NodeShare, ...] | None:
         """Take the picked shares: give them with concrete cores and GPUs, None (and take nothing) when a node's
         bitmaps do not hold what its counts promise."""
-        shares = tuple([self._share(demand, pick) for pick in picks])
-        if None in shares:
+        shares = self.draw(demand, picks)
+        if shares is None:
             return None
         if not self._copied:
             self._copied = True
@@ -64,9 +64,13 @@ class Scratch:
             self.gpus = self.gpus.copy()
             self.owner = self.owner.copy()
         for share in shares:
-            assert share is not None
             self._take(demand, share, uid)
-        return shares  # type: ignore[return-value]  # The check above leaves no None.
+        return shares
+
+    def draw(self, demand: Demand, picks: list[Pick]) -> tuple[NodeShare, ...] | None:
+        """Give the shares that `place` would take, and take nothing."""
+        shares = tuple([self._share(demand, pick) for pick in picks])
+        return None if None in shares else shares  # type: ignore[return-value]  # Nothing in it is None.
 
     def _share(self, demand: Demand, pick: Pick) -> NodeShare | None:
         need, fleet = demand.need, self.fleet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctld.core.accounts import Accounts
+from ctld.core.apply.indexes import recount
 from ctld.core.events import AccountsApplied
 from ctld.core.state import State
 
@@ -10,3 +11,4 @@ from ctld.core.state import State
 def applied(state: State, event: AccountsApplied) -> None:
     """Take the tree and the QOS in the place of those that were."""
     state.accounts = Accounts(event.associations, event.qos)
+    recount(state)

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from ctld.core import ranges
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable, exclusive_mode
-from ctld.core.model import Job, NodeShare
+from ctld.core.limits.book import Book
+from ctld.core.limits.holding import holding
+from ctld.core.limits.load import Load
+from ctld.core.model import Job, NodeShare, PartitionSpec
 from ctld.core.queue import Queue
 from ctld.core.state import State
 from muster.ids import NO_TASK
@@ -112,6 +115,11 @@ def put(state: State, old: Job | None, new: Job | None) -> None:
         _depend(state, job_id, old, new)
     _count(state, old, new)
     _rate(state, old, new)
+    if state.limits.enforced and not _weighs_the_same(old, new):
+        state.load.put(
+            holding(state, old, size(old)) if old else None,
+            holding(state, new, size(new)) if new else None,
+        )
     state.due.set(job_id, due_at(state, new) if new else 0)
 
 
@@ -156,7 +164,12 @@ def _moved(old: Job, new: Job) -> bool:
         or old.limit_seconds != new.limit_seconds
         or (
             old.spec is not new.spec
-            and (old.spec.request != new.spec.request or old.spec.partitions != new.spec.partitions)
+            and (
+                old.spec.request != new.spec.request
+                or old.spec.partitions != new.spec.partitions
+                or old.spec.account != new.spec.account
+                or old.spec.qos != new.spec.qos
+            )
         )
     )
 
@@ -257,6 +270,19 @@ def _rate(state: State, old: Job | None, new: Job | None) -> None:
         queue.unrated[new.id] = None
 
 
+def _weighs_the_same(old: Job | None, new: Job | None) -> bool:
+    return (
+        old is not None
+        and new is not None
+        and old.state == new.state
+        and old.spec is new.spec
+        and old.alloc is new.alloc
+        and old.kill is new.kill
+        and old.limit_seconds == new.limit_seconds
+        and old.array_pending == new.array_pending
+    )
+
+
 def _add(counts: dict[int, int], key: int, amount: int) -> None:
     total = counts.get(key, 0) + amount
     if total:
@@ -291,8 +317,30 @@ def rebuild(state: State) -> None:
     state.array_running = {}
     state.due = Deadlines()
     state.timed = {}
+    _open_book(state)
+    state.queue.apart = state.limits.enforced or any(_by_account(one) for one in state.partitions.values())
     for job in _in_order(list(state.jobs.values())):
         put(state, None, job)
+
+
+def recount(state: State) -> None:
+    """Count anew what limits look at (after a new feed of associations)."""
+    _open_book(state)
+    if not state.limits.enforced:
+        return
+    for job in state.jobs.values():
+        state.load.put(None, holding(state, job, size(job)))
+
+
+def _by_account(partition: PartitionSpec) -> bool:
+    """Tell whether a partition takes only some accounts or QOS."""
+    return bool(partition.allow_accounts or partition.deny_accounts or partition.allow_qos or partition.deny_qos)
+
+
+def _open_book(state: State) -> None:
+    specs = [node.spec for node in state.nodes]
+    state.limits = Book(state.settings, state.accounts, state.partitions, specs)
+    state.load = Load()
 
 
 def _in_order(jobs: Sequence[Job]) -> list[Job]:

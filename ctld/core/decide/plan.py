@@ -15,6 +15,7 @@ from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.numbering import JobIds
 from ctld.core.events import Event, JobStarted
 from ctld.core.free import exclusive_mode
+from ctld.core.limits.gate import Gate
 from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, Ranges, Request
 from ctld.core.plan import Start
 from ctld.core.record import requested_size
@@ -26,7 +27,7 @@ from muster.states import JobState, PartitionState
 
 def apply_plan(state: State, command: ApplyPlan, at: UnixTime) -> list[Event]:
     """Start what can still be started, in the order of the plan."""
-    view = _View(state)
+    view = _View(state, at)
     events: list[Event] = []
     for start in command.plan.starts:
         event = view.start(start, at)
@@ -78,8 +79,9 @@ class _Node:
 class _View:
     """The state with the plan's earlier starts taken off it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, at: UnixTime) -> None:
         self._state = state
+        self._gate = Gate(state, at)
         self._ids = JobIds(state)
         self._nodes: dict[int, _Node] = {}
         self._owners: dict[int, int] = {}
@@ -99,6 +101,10 @@ class _View:
             return None
         if not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
             return None
+        limit = run_limit_seconds(job, partition)
+        if self._gate.after(job, partition.name, start.shares, limit) is not None:
+            return None
+        self._gate.took(job, partition.name, start.shares, limit)
         self._take(job, start.shares, partition)
         array_job_id, job_id = 0, job.id
         if start.task_id != NO_TASK:
@@ -112,7 +118,7 @@ class _View:
             at=at,
             job_id=job_id,
             alloc=Allocation(partition=start.partition, shares=start.shares, planned_by=start.planned_by),
-            limit_seconds=run_limit_seconds(job, partition),
+            limit_seconds=limit,
             array_job_id=array_job_id,
             task_id=start.task_id,
         )

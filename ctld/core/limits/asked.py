@@ -1,0 +1,60 @@
+"""What a job asks for at least, before its nodes are chosen, and what it has got once they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ctld.core.limits.check import Asked
+from ctld.core.model import UNLIMITED, Job, NodeShare
+from ctld.core.record import requested_gpus, requested_size, requested_tres, tres
+from ctld.core.state import State
+
+_GPU = "gres/gpu"
+
+
+def least(state: State, job: Job, limit_seconds: int) -> Asked:
+    """Give the least that a job can get: what it names, defaults filled in.
+
+    Args:
+        limit_seconds: of a run in the partition that is looked at.
+    """
+    request = job.spec.request
+    amounts = requested_tres(state, job)
+    tasks, nodes = requested_size(request)
+    most = max(1, request.nodes_max or max(nodes, tasks))
+    per_node = {name: -(-amount // most) for name, amount in amounts.items()}
+    if request.memory_per_node_mib > 0:
+        per_node["mem"] = request.memory_per_node_mib
+    per_node["cpu"] = max(per_node.get("cpu", 1), request.min_cpus, request.cpus_per_task)
+    each = {part.type: part.count for part in request.gpus_per_node}
+    if each:
+        per_node[_GPU] = sum(each.values())
+        per_node.update({f"{_GPU}:{kind}": count for kind, count in each.items() if kind})
+    return Asked(amounts, per_node, _minutes(limit_seconds))
+
+
+def given(state: State, job: Job, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:
+    """Give what a job has with these shares."""
+    amounts = _asked_types(job, tres(state, shares))
+    per_node: dict[str, int] = {}
+    for share in shares:
+        for name, amount in _asked_types(job, tres(state, (share,))).items():
+            if amount > per_node.get(name, 0):
+                per_node[name] = amount
+    return Asked(amounts, per_node, _minutes(limit_seconds), tuple(share.node for share in shares))
+
+
+def _asked_types(job: Job, amounts: dict[str, int]) -> dict[str, int]:
+    """Leave typed GPUs out unless the type was asked for: limits of a type hold for jobs that name it."""
+    typed = [name for name in amounts if name.startswith(_GPU + ":")]
+    if typed:
+        tasks, nodes = requested_size(job.spec.request)
+        named = requested_gpus(job.spec.request, nodes, tasks)
+        for name in typed:
+            if name.removeprefix(_GPU + ":") not in named:
+                del amounts[name]
+    return amounts
+
+
+def _minutes(limit_seconds: int) -> int:
+    return -(-limit_seconds // 60) if limit_seconds != UNLIMITED else UNLIMITED

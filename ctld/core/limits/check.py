@@ -1,0 +1,151 @@
+"""What stands in a job's way: its rules against what it asks for and what is in use, first come first shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ctld.core.limits.book import MINUTES, NODE, Key, Rule
+from ctld.core.limits.kinds import (
+    NAMES,
+    RUN_MINUTES,
+    RUNNING_JOBS,
+    RUNNING_TRES,
+    SUBMITTED_JOBS,
+    Kind,
+)
+from ctld.core.limits.load import Load
+from ctld.core.model import UNLIMITED
+from ctld.core.plan import LimitNumbers
+from muster.ids import UnixTime
+
+YEAR_MINUTES = 365 * 1440
+"""What a job without a time limit counts as where minutes are reserved."""
+
+
+class PastUse(Protocol):
+    """What was used before now, decayed. Keys are a rule's scope: ("association", 7) or ("qos", "high")."""
+
+    def tres_minutes(self, scope: Key, tres: str, at: UnixTime) -> float:
+        """Give TRES minutes."""
+        ...
+
+    def wall_minutes(self, scope: Key, at: UnixTime) -> float:
+        """Give minutes of wall time."""
+        ...
+
+
+class NothingUsed:
+    """No history."""
+
+    def tres_minutes(self, scope: Key, tres: str, at: UnixTime) -> float:
+        """Nothing."""
+        return 0.0
+
+    def wall_minutes(self, scope: Key, at: UnixTime) -> float:
+        """Nothing."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a job asks for, at least, or has got."""
+
+    amounts: Mapping[str, int]
+    """Of the whole job."""
+    per_node: Mapping[str, int]
+    """On the node that gives most."""
+    minutes: int = UNLIMITED
+    """Time limit."""
+    nodes: tuple[int, ...] | None = None
+    """Which nodes; None: not yet chosen."""
+    size: int = 1
+    """Jobs, for an array."""
+
+    @property
+    def whole_minutes(self) -> int:
+        """The time limit, a year where there is none."""
+        return self.minutes if self.minutes != UNLIMITED else YEAR_MINUTES
+
+
+class Check:
+    """Compares rules with a load at a time."""
+
+    def __init__(self, load: Load, past: PastUse, at: UnixTime, *, safe: bool) -> None:
+        self._load = load
+        self._past = past
+        self._at = at
+        self._safe = safe
+
+    def first(self, rules: Iterable[Rule], asked: Asked, factor: float = 1.0) -> tuple[Rule, LimitNumbers] | None:
+        """Give the first rule in the way, with its numbers; `factor` counts in what is reserved of minutes."""
+        for rule in rules:
+            found = self._broken(rule, asked, factor)
+            if found is not None:
+                return rule, found
+        return None
+
+    def _broken(self, rule: Rule, asked: Asked, factor: float) -> LimitNumbers | None:
+        kind, limit = rule.kind, rule.limit
+        if kind in RUNNING_JOBS:
+            return _over(rule, self._load.count(rule.key), 1)
+        if kind in SUBMITTED_JOBS:
+            return _over(rule, self._load.count(rule.key), asked.size)
+        if kind is Kind.GRP_WALL:
+            used = self._past.wall_minutes(rule.key, self._at)
+            more = asked.whole_minutes if self._safe else 0
+            return _numbers(rule, int(used), more) if used >= limit or used + more > limit else None
+        if kind is Kind.JOB_WALL:
+            over = asked.minutes == UNLIMITED or asked.minutes > limit
+            return _numbers(rule, 0, asked.minutes) if over else None
+        amount = (asked.per_node if kind is Kind.NODE_TRES else asked.amounts).get(rule.tres, 0)
+        if kind is Kind.MIN_TRES:
+            return _numbers(rule, 0, amount) if amount < limit else None
+        if not amount:
+            return None
+        if kind in RUNNING_TRES:
+            if rule.tres == NODE:
+                return self._nodes(rule, asked, amount)
+            return _over(rule, self._load.count(rule.key), amount)
+        if kind in (Kind.JOB_TRES, Kind.NODE_TRES):
+            return _over(rule, 0, amount)
+        more = int(amount * asked.whole_minutes * factor)
+        if kind in RUN_MINUTES:
+            return _over(rule, -(-self._load.seconds_left(rule.key, self._at) // 60), more)
+        if kind is Kind.JOB_TRES_MINUTES:
+            return _over(rule, 0, more)
+        return self._past_tres(rule, more)
+
+    def _nodes(self, rule: Rule, asked: Asked, amount: int) -> LimitNumbers | None:
+        """A node that the group uses already counts once."""
+        used = self._load.count_nodes(rule.key)
+        # Before they are chosen all may be nodes in use.
+        after = max(used, amount) if asked.nodes is None else self._load.count_nodes(rule.key, asked.nodes)
+        return _numbers(rule, used, amount) if after > rule.limit and after > used else None
+
+    def _past_tres(self, rule: Rule, more: int) -> LimitNumbers | None:
+        scope, name = rule.key[:-1], str(rule.key[-1]).removesuffix(MINUTES)
+        used = self._past.tres_minutes(scope, name, self._at)
+        if used >= rule.limit:
+            return _numbers(rule, int(used), 0)
+        if not self._safe:
+            return None
+        used += self._load.seconds_left(rule.key, self._at) / 60
+        return _numbers(rule, int(used), more) if used + more > rule.limit else None
+
+
+def static(rules: Iterable[Rule], asked: Asked, factor: float = 1.0) -> tuple[Rule, LimitNumbers] | None:
+    """Give the first rule that the request breaks alone, whatever runs beside it."""
+    return _ALONE.first(rules, asked, factor)
+
+
+def _over(rule: Rule, used: int, more: int) -> LimitNumbers | None:
+    return _numbers(rule, used, more) if used + more > rule.limit else None
+
+
+def _numbers(rule: Rule, used: int, asked: int) -> LimitNumbers:
+    return LimitNumbers(NAMES[rule.kind], rule.tres, rule.of, rule.limit, used, asked)
+
+
+_ALONE = Check(Load(), NothingUsed(), UnixTime(0), safe=True)

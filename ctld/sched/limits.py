@@ -1,0 +1,183 @@
+"""Limits for the scheduler: what keeps a job out whatever runs beside it, and what it takes out of which pool.
+
+The rules and their precedence are `ctld.core.limits`; here they take the form that a calendar needs. Jobs of one
+`group_key`, request, partition and time limit share all of it.
+
+What a plain pool cannot say is `Gate`'s to check when a job is to start: a limit of nodes (a node that the group uses
+already counts once), minutes that are still reserved (they shrink while a job runs), and past use (which decays).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ctld.core.limits.asked import given, least
+from ctld.core.limits.book import JOBS, MINUTES, NODE, SUBMITTED, Key, Rule, Ruleset
+from ctld.core.limits.check import Asked, static
+from ctld.core.limits.gate import Gate, wait_of
+from ctld.core.limits.holding import holding
+from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
+from ctld.core.model import UNLIMITED, Job, NodeShare, PartitionSpec
+from ctld.core.plan import Wait
+from ctld.core.queue import Group
+from ctld.core.state import State
+from ctld.sched.pools import Claim
+from ctld.sched.releases import end_of
+from muster.ids import UnixTime
+from muster.states import Reason
+
+NO_LIMIT = 1 << 62
+"""Capacity of a pool for a job that others share with but that is under no limit there itself."""
+
+
+def group_key(job: Job) -> tuple[str, str, str]:
+    """Give what decides which limits hold for a job, beside its partition."""
+    return job.spec.user, *_group(job)
+
+
+def _group(job: Job) -> Group:
+    return job.spec.account, job.spec.qos
+
+
+def rules_of(state: State, job: Job, partition: PartitionSpec) -> Ruleset:
+    """Give the limits of a job in a partition."""
+    return state.limits.ruleset(job.spec.user, job.spec.account, job.spec.qos, partition.name)
+
+
+def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) -> Wait | None:
+    """Say why a job can never start in a partition as things are configured; None: it can.
+
+    What changes with the load or with time is not looked at: the answer holds until the configuration or the
+    associations change.
+
+    Args:
+        partition: as `lifted` gives it.
+        limit_seconds: of a run there.
+    """
+    spec = job.spec
+    rules = rules_of(state, job, partition)
+    enforce = state.settings.accounting_enforce
+    if "associations" in enforce and state.accounts and rules.association is None:
+        return Wait(Reason.INVALID_ACCOUNT)
+    if "qos" in enforce and state.accounts.qos and not _may_use(state, rules, spec.qos):
+        return Wait(Reason.INVALID_QOS)
+    if not _is_let_in(spec.account, partition.allow_accounts, partition.deny_accounts):
+        return Wait(Reason.ACCOUNT_NOT_ALLOWED)
+    if not _is_let_in(spec.qos, partition.allow_qos, partition.deny_qos):
+        return Wait(Reason.QOS_NOT_ALLOWED)
+    if not state.limits.enforced:
+        return None
+    lasting = [rule for rule in (*rules.before, *rules.after) if state.limits.safe or not rule.is_past_use]
+    return wait_of(static(lasting, least(state, job, limit_seconds), rules.usage_factor))
+
+
+def _may_use(state: State, rules: Ruleset, qos: str) -> bool:
+    if qos not in state.accounts.qos:
+        return False
+    return rules.association is None or qos in state.accounts.allowed_qos(rules.association.id)
+
+
+def _is_let_in(name: str, allowed: Sequence[str], denied: Sequence[str]) -> bool:
+    return name in allowed if allowed else name not in denied
+
+
+def lifted(state: State, job: Job, partition: PartitionSpec) -> PartitionSpec:
+    """Give a partition without those of its own limits that the job's QOS sets aside."""
+    flags = rules_of(state, job, partition).flags if state.limits.enforced else frozenset()
+    changes: dict[str, int] = {}
+    if "partitiontimelimit" in flags and partition.max_minutes != UNLIMITED:
+        changes["max_minutes"] = UNLIMITED
+    if "partitionmaxnodes" in flags and partition.max_nodes != UNLIMITED:
+        changes["max_nodes"] = UNLIMITED
+    if "partitionminnodes" in flags and partition.min_nodes:
+        changes["min_nodes"] = 0
+    return replace(partition, **changes) if changes else partition
+
+
+def claims(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) -> tuple[Claim, ...]:
+    """Give what a job takes at least out of the pools of its groups, those that limit it first and in order.
+
+    Minutes are claimed for the whole run: planned starts under such a limit are never too early.
+    """
+    if not state.limits.enforced:
+        return ()
+    rules = rules_of(state, job, partition)
+    return _claims(rules, least(state, job, limit_seconds))
+
+
+def claims_after(
+    state: State, job: Job, partition: PartitionSpec, shares: Sequence[NodeShare], limit_seconds: int
+) -> tuple[Claim, ...]:
+    """Give what a job takes out of the pools when it gets these shares."""
+    if not state.limits.enforced:
+        return ()
+    rules = rules_of(state, job, partition)
+    return _claims(rules, given(state, job, shares, limit_seconds))
+
+
+def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]:
+    """Give what a running job holds until its end; nothing limits it any more."""
+    found = holding(state, job, 1) if state.limits.enforced else None
+    if found is None or not found.amounts:
+        return ()
+    taken: list[Claim] = []
+    for key, what in found.rules.counted:
+        if what == JOBS:
+            amount = 1
+        elif what in (NODE, SUBMITTED):
+            continue
+        elif what.endswith(MINUTES):
+            left = max(0, found.end - at)
+            amount = -(-found.amounts.get(what.removesuffix(MINUTES), 0) * left // 60)
+        else:
+            amount = found.amounts.get(what, 0)
+        if amount:
+            taken.append(Claim(key, NO_LIMIT, amount, Reason.ACCOUNTING_POLICY))
+    return tuple(taken)
+
+
+def end_of_running(job: Job) -> int:
+    """Give the time to which a running job holds its claims."""
+    return end_of(job.started_at, job.limit_seconds)
+
+
+def after(
+    gate: Gate, job: Job, partition: PartitionSpec, shares: Sequence[NodeShare], limit_seconds: int
+) -> Wait | None:
+    """Say what keeps a job from starting on these shares now, exactly; None: nothing."""
+    return gate.after(job, partition.name, shares, limit_seconds)
+
+
+def _claims(rules: Ruleset, asked: Asked) -> tuple[Claim, ...]:
+    made: dict[Key, Claim] = {}
+    for rule in (*rules.before, *rules.after):
+        amount = _amount(rule, asked, rules.usage_factor)
+        if amount:
+            before = made.get(rule.key)
+            if before is None or rule.limit < before.capacity:
+                made[rule.key] = Claim(rule.key, rule.limit, amount, rule.reason)
+    for key, what in rules.counted:
+        if key in made or what in (NODE, SUBMITTED):
+            continue
+        amount = 1 if what == JOBS else _counted(what, asked)
+        if amount:
+            made[key] = Claim(key, NO_LIMIT, amount, Reason.ACCOUNTING_POLICY)
+    return tuple(made.values())
+
+
+def _amount(rule: Rule, asked: Asked, factor: float) -> int:
+    if rule.kind in RUNNING_JOBS:
+        return 1
+    if rule.kind in RUNNING_TRES and rule.tres != NODE:
+        return asked.amounts.get(rule.tres, 0)
+    if rule.kind in RUN_MINUTES:
+        return int(asked.amounts.get(rule.tres, 0) * asked.whole_minutes * factor)
+    return 0
+
+
+def _counted(what: str, asked: Asked) -> int:
+    if what.endswith(MINUTES):
+        return asked.amounts.get(what.removesuffix(MINUTES), 0) * asked.whole_minutes
+    return asked.amounts.get(what, 0)
