@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctld.core.commands import ApplyConfig
-from ctld.core.model import UNLIMITED, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import UNLIMITED, NodeSpec, PartitionSpec, PrioritySettings, Settings
 from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig
 from muster.hostlist import natural_key
 
@@ -56,6 +56,33 @@ def settings(config: ClusterConfig) -> Settings:
         gres_names=config.gres_types,
         backfill=config.scheduler_type != "sched/builtin",
         accounting_enforce=config.accounting_enforce,
+        priority=_priority(config),
+    )
+
+
+def _priority(config: ClusterConfig) -> PrioritySettings:
+    flags: dict[str, None] = {}
+    for flag in config.priority_flags:
+        if flag == "NO_NORMAL_ALL":
+            flags.update(dict.fromkeys(("NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES")))
+        else:
+            flags[flag] = None
+    return PrioritySettings(
+        multifactor=config.priority_type == "priority/multifactor",
+        age=config.priority_weight_age,
+        assoc=config.priority_weight_assoc,
+        fairshare=config.priority_weight_fairshare,
+        job_size=config.priority_weight_jobsize,
+        partition=config.priority_weight_partition,
+        qos=config.priority_weight_qos,
+        tres={name: weight for name, weight in config.priority_weight_tres.items() if weight},
+        half_life_seconds=config.priority_decay_half_life_seconds,
+        calc_period_seconds=config.priority_calc_period_seconds,
+        max_age_seconds=config.priority_max_age_seconds,
+        favor_small=config.priority_favor_small,
+        flags=tuple(flags),
+        usage_reset=config.priority_usage_reset_period,
+        dampening=config.fair_share_dampening,
     )
 
 
@@ -107,7 +134,8 @@ def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConf
         root_only=part.root_only,
         disable_root_jobs=root,
         hidden=part.hidden,
-        qos=part.qos,
+        billing_weights=part.billing_weights,
+        qos=part.qos.lower(),
     )
 
 

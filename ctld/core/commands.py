@@ -45,6 +45,11 @@ class ApplyAccounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ResetUsage:
+    """Forget what associations and QOS have used; no event when there is nobody to forget it of."""
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Put a job into the queue. `dependency`, `array` and `time` texts are already parsed into the spec
     except the dependency text."""
@@ -269,6 +274,7 @@ class Tick:
 Command: TypeAlias = (
     ApplyConfig
     | ApplyAccounts
+    | ResetUsage
     | Submit
     | Cancel
     | CancelStep

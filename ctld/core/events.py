@@ -50,6 +50,10 @@ class AccountsApplied(EventBase, frozen=True, tag="accounts"):
     qos: tuple[Qos, ...]
 
 
+class UsageReset(EventBase, frozen=True, tag="usagereset"):
+    """A period of PriorityUsageResetPeriod began: what associations and QOS have used is forgotten."""
+
+
 class JobSubmitted(EventBase, frozen=True, tag="submit"):
     """A job or a whole array is in the queue."""
 
@@ -261,6 +265,7 @@ class NodeChanged(EventBase, frozen=True, tag="node"):
 Event: TypeAlias = (
     ConfigApplied
     | AccountsApplied
+    | UsageReset
     | JobSubmitted
     | JobStarted
     | ArrayMemberSplit

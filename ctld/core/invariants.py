@@ -17,6 +17,7 @@ from ctld.core.events import (
     NodeRegistered,
     NodesReleased,
     StepCreated,
+    UsageReset,
 )
 from ctld.core.free import core_count
 from ctld.core.model import Job
@@ -51,7 +52,7 @@ def check_touched(state: State, event: Event) -> None:
         BrokenInvariant: saying what contradicts what.
     """
     match event:
-        case ConfigApplied() | AccountsApplied():
+        case ConfigApplied() | AccountsApplied() | UsageReset():
             check(state)
             return
         case NodeRegistered(node=node) | NodeChanged(node=node):
@@ -198,6 +199,7 @@ def derived(state: State) -> dict[str, object]:
         "users": state.users,
         "members": state.members,
         "array_running": state.array_running,
+        "usage": state.usage.rates(),
         "due": state.due.times(),
         "timed": set(state.timed),
         "node_index": state.node_index,
@@ -215,6 +217,8 @@ def records(state: State) -> dict[str, object]:
         "nodes": state.nodes,
         "partitions": state.partitions,
         "accounts": state.accounts,
+        "usage": {(one.kind, one.id): one for one in state.usage.records()},
+        "usage_reset_at": state.usage.reset_at,
         "next_job_id": state.next_job_id,
         "at": state.at,
         "array_status": state.array_status,
@@ -232,6 +236,9 @@ def rebuilt(state: State) -> State:
     other.accounts = state.accounts
     other.next_job_id = state.next_job_id
     other.at = state.at
+    for record in state.usage.records():
+        other.usage.take(record)
+    other.usage.reset_at = state.usage.reset_at
     other.array_status = dict(state.array_status)
     other.queue.priorities = dict(state.queue.priorities)
     rebuild(other)

@@ -397,8 +397,42 @@ class PartitionSpec(Record, frozen=True):
     root_only: bool = False
     disable_root_jobs: bool = False
     hidden: bool = False
+    billing_weights: dict[str, float] = {}
+    """TRESBillingWeights, of mem for each MiB; empty: the allocated CPUs are billed."""
     qos: str = ""
     """The partition's own QOS, whose limits hold for all its jobs; empty: none."""
+
+
+class PrioritySettings(Record, frozen=True):
+    """What priorities are computed from (PriorityType, PriorityWeight..., PriorityFlags and their like)."""
+
+    multifactor: bool = True
+    """PriorityType=priority/multifactor; else order of submission."""
+    age: int = 0
+    """This and the following are weights."""
+    assoc: int = 0
+    fairshare: int = 0
+    job_size: int = 0
+    partition: int = 0
+    qos: int = 0
+    tres: dict[str, float] = {}
+    half_life_seconds: int = 604800
+    """0: usage does not decay."""
+    calc_period_seconds: int = 300
+    max_age_seconds: int = 604800
+    favor_small: bool = False
+    flags: tuple[str, ...] = ()
+    """Of PriorityFlags, NO_NORMAL_ALL taken apart."""
+    usage_reset: str = "NONE"
+    """PriorityUsageResetPeriod."""
+    dampening: int = 1
+    """FairShareDampeningFactor."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is anything to compute: multifactor, and a weight that is not 0."""
+        weights = (self.age, self.assoc, self.fairshare, self.job_size, self.partition, self.qos, *self.tres.values())
+        return self.multifactor and any(weights)
 
 
 class Settings(Record, frozen=True):
@@ -435,4 +469,5 @@ class Settings(Record, frozen=True):
     """Of associations, limits, qos, safe, ...: what AccountingStorageEnforce says, with what that implies."""
     backfill: bool = True
     """False (SchedulerType=sched/builtin): nothing of a partition starts behind a job that has to wait there."""
+    priority: PrioritySettings = PrioritySettings()
     require_registration: bool = True

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ctld.core.free import exclusive_mode
-from ctld.core.model import UNLIMITED, GpuRequest, Job, NodeShare, Ranges, Request, Step, StepResult
+from ctld.core.model import (
+    UNLIMITED,
+    GpuRequest,
+    Job,
+    NodeShare,
+    PartitionSpec,
+    Ranges,
+    Request,
+    Settings,
+    Step,
+    StepResult,
+)
 from ctld.core.state import State
 from muster import hostlist
 from muster.ids import BATCH_STEP, NO_TASK, UnixTime
@@ -17,6 +28,7 @@ from muster.idset import IdSet, format_task_list
 from muster.records import RunRecord, StepRecord
 from muster.signals import describe_signal
 from muster.states import JobState, Reason
+from muster.usage import MAX_TRES, MAX_TRES_GRES, billing
 
 OOM_SIGNAL = 125
 """Pseudo signal that an out-of-memory end shows (`0:125`)."""
@@ -85,7 +97,7 @@ def run_record(
         requested_tres=asked,
         allocated_cpus=sum(share.cpus for share in shares),
         allocated_nodes=len(shares),
-        allocated_tres=tres(state, shares),
+        allocated_tres=billed(state, shares, partition),
         nodelist=nodelist(state, shares),
         work_dir=spec.work_dir,
         submit_line=spec.submit_line,
@@ -298,6 +310,22 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
         amounts["gres/gpu"] = gpus
         amounts.update(sorted(typed.items()))
     return {name: amount for name, amount in amounts.items() if amount}
+
+
+def billed(state: State, shares: Iterable[NodeShare], partition: PartitionSpec | None) -> dict[str, int]:
+    """Count what an allocation has, with what the partition's weights bill for it."""
+    amounts = tres(state, shares)
+    if amounts and partition is not None and partition.billing_weights:
+        amounts["billing"] = int(billing(amounts, partition.billing_weights, billing_mode(state.settings)))
+        if not amounts["billing"]:
+            del amounts["billing"]
+    return amounts
+
+
+def billing_mode(settings: Settings) -> str:
+    """Give the word of PriorityFlags that says how billing weights are taken together."""
+    flags = settings.priority.flags
+    return next((mode for mode in (MAX_TRES_GRES, MAX_TRES) if mode in flags), "")
 
 
 def requested_tres(state: State, job: Job) -> dict[str, int]:

@@ -13,6 +13,7 @@ from ctld.core.limits.book import Book
 from ctld.core.limits.load import Load
 from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
 from ctld.core.queue import Queue
+from ctld.core.usage import Usage
 from muster.ids import JobId, UnixTime
 
 
@@ -66,6 +67,8 @@ class State:
         """When a job next needs a tick: end of its limit, its warning, its begin time, its purge."""
         self.timed: dict[int, None] = {}
         """Ids of pending jobs with a clause `after:job+minutes`."""
+        self.usage = Usage()
+        """What associations and QOS have used: values are records, the rates at which they grow are derived."""
         self.limits = Book()
         """Which limits hold for whom."""
         self.load = Load()

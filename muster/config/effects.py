@@ -13,7 +13,11 @@ enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mi
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
 max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
 accounting_storage_type accounting_storage_host accounting_storage_port job_file_append return_to_service
-association_file accounting_enforce controller_log_level spool_dir slurmd_port proctrack_type
+association_file accounting_enforce priority_type priority_weight_age priority_weight_assoc priority_weight_fairshare
+priority_weight_jobsize priority_weight_partition priority_weight_qos priority_weight_tres
+priority_decay_half_life_seconds priority_calc_period_seconds priority_max_age_seconds priority_favor_small
+priority_flags priority_usage_reset_period fair_share_dampening controller_log_level spool_dir slurmd_port
+proctrack_type
 """
 _NODES = """
 names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_socket threads_per_core real_memory_mib
@@ -21,6 +25,7 @@ tmp_disk_mib weight features gres state reason
 """
 _PARTITIONS = """
 names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier
+priority_job_factor billing_weights
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
 def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
 """

@@ -243,6 +243,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     priority_favor_small: bool
     priority_flags: tuple[str, ...]
     priority_usage_reset_period: str
+    fair_share_dampening: int
     preempt_type: str
     preempt_mode: tuple[str, ...]
     preempt_parameters: dict[str, str]

@@ -118,7 +118,7 @@ _SCHEDULING = (
     _k("PriorityParameters", tier=3),
     _k("PrioritySiteFactorPlugin", tier=3),
     _k("PrioritySiteFactorParameters", tier=3),
-    _k("FairShareDampeningFactor", "number", "1", 3, low=1, high=SECONDS_HIGH),
+    _k("FairShareDampeningFactor", "number", "1", 3, "fair_share_dampening", low=1, high=SECONDS_HIGH),
     _k("PreemptType", "plugin", "preempt/none", 1, "preempt_type",
        choices=("preempt/partition_prio", "preempt/qos")),
     _k("PreemptMode", "flags", "OFF", 1, "preempt_mode", choices=PREEMPT_MODES),

@@ -31,6 +31,7 @@ from ctld.core.commands import (
     Release,
     ReleaseNode,
     Requeue,
+    ResetUsage,
     StepRequest,
     Submit,
     Tick,
@@ -105,6 +106,7 @@ class World:
             (self.a_lost_batch, 0.3),
             (self.a_config, 0.3),
             (self.a_tree, 0.3),
+            (ResetUsage, 0.1),
         ]
         make = self.rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         command = make()

@@ -15,6 +15,7 @@ from ctld.core.state import State
 _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.ConfigApplied: nodes.config_applied,
     events.AccountsApplied: accounts.applied,
+    events.UsageReset: accounts.usage_reset,
     events.JobSubmitted: jobs.submitted,
     events.JobStarted: runs.started,
     events.ArrayMemberSplit: jobs.member_split,
@@ -42,5 +43,6 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
 
 def apply(state: State, event: Event) -> None:
     """Change the state by one event, records and derived parts together."""
-    _APPLY[type(event)](state, event)
+    # First, since usage is charged up to now: time that goes back charges nothing twice.
     state.at = max(state.at, event.at)
+    _APPLY[type(event)](state, event)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctld.core import ranges
+from ctld.core.apply.charging import charge
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable, exclusive_mode
 from ctld.core.limits.book import Book
@@ -93,8 +94,11 @@ def due_at(state: State, job: Job) -> int:
     return max(1, min(times)) if times else 0
 
 
-def put(state: State, old: Job | None, new: Job | None) -> None:
-    """Exchange a record: `old` leaves (None: there was none), `new` comes (None: it leaves memory)."""
+def put(state: State, old: Job | None, new: Job | None, *, live: bool = True) -> None:
+    """Exchange a record: `old` leaves (None: there was none), `new` comes (None: it leaves memory).
+
+    `live`: it happens now; else what is derived from a record that is there already is made anew.
+    """
     job = new or old
     assert job is not None, "there is a record to exchange"
     job_id = job.id
@@ -115,6 +119,7 @@ def put(state: State, old: Job | None, new: Job | None) -> None:
         _depend(state, job_id, old, new)
     _count(state, old, new)
     _rate(state, old, new)
+    charge(state, old, new, live=live)
     if state.limits.enforced and not _weighs_the_same(old, new):
         state.load.put(
             holding(state, old, size(old)) if old else None,
@@ -319,8 +324,10 @@ def rebuild(state: State) -> None:
     state.timed = {}
     _open_book(state)
     state.queue.apart = state.limits.enforced or any(_by_account(one) for one in state.partitions.values())
+    state.usage.configure(state.settings.priority.half_life_seconds, state.accounts)
+    state.usage.still()
     for job in _in_order(list(state.jobs.values())):
-        put(state, None, job)
+        put(state, None, job, live=False)
 
 
 def recount(state: State) -> None:

@@ -13,6 +13,7 @@ from muster.ids import JobId, UnixTime
 
 def config_applied(state: State, event: ConfigApplied) -> None:
     """Take nodes, partitions and settings; where indexes moved, every record that names nodes follows."""
+    state.usage.settle(state.at)
     before = {node.spec.name: node for node in state.nodes}
     moved = {before[spec.name].index: index for index, spec in enumerate(event.nodes) if spec.name in before}
     state.nodes = [_configured(before.get(spec.name), index, spec, event.at) for index, spec in enumerate(event.nodes)]

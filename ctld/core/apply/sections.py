@@ -16,6 +16,7 @@ from ctld.core.apply.indexes import rebuild
 from ctld.core.apply.intern import interned
 from ctld.core.model import Job, JobSpec, Node, PartitionSpec, Record, Settings, Step
 from ctld.core.state import State
+from ctld.core.usage import UsageRecord
 from muster.errors import Damaged
 from muster.ids import JobId, UnixTime
 
@@ -25,6 +26,7 @@ class Counters(Record, frozen=True):
 
     next_job_id: int
     at: int
+    usage_reset_at: int = 0
 
 
 class ArrayStatus(Record, frozen=True):
@@ -41,6 +43,7 @@ SECTION_TYPES: dict[str, type[Record]] = {
     "partitions": PartitionSpec,
     "associations": Association,
     "qos": Qos,
+    "usage": UsageRecord,
     "jobs": Job,
     "steps": Step,
     "arrays": ArrayStatus,
@@ -54,12 +57,13 @@ def dump(state: State) -> list[tuple[str, Iterator[Record]]]:
     steps = [step for of_job in state.steps.values() for step in of_job.values()]
     arrays = [ArrayStatus(array, status) for array, status in state.array_status.items()]
     return [
-        ("counters", iter([Counters(next_job_id=state.next_job_id, at=state.at)])),
+        ("counters", iter([Counters(next_job_id=state.next_job_id, at=state.at, usage_reset_at=state.usage.reset_at)])),
         ("settings", iter([state.settings])),
         ("nodes", iter(list(state.nodes))),
         ("partitions", iter(list(state.partitions.values()))),
         ("associations", iter(list(state.accounts.associations.values()))),
         ("qos", iter(list(state.accounts.qos.values()))),
+        ("usage", iter(state.usage.records())),
         ("jobs", iter(list(state.jobs.values()))),
         ("steps", iter(steps)),
         ("arrays", iter(arrays)),
@@ -110,7 +114,10 @@ def _take(state: State, record: Record, array_specs: dict[int, JobSpec]) -> None
             state.settings = record
         case ArrayStatus():
             state.array_status[record.array_job_id] = record.status
+        case UsageRecord():
+            state.usage.take(record)
         case Counters():
+            state.usage.reset_at = record.usage_reset_at
             state.next_job_id = JobId(record.next_job_id)
             state.at = UnixTime(record.at)
 

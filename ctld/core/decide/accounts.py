@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from ctld.core.accounts import Association, Qos
-from ctld.core.commands import ApplyAccounts
-from ctld.core.events import AccountsApplied, Event
+from ctld.core.commands import ApplyAccounts, ResetUsage
+from ctld.core.events import AccountsApplied, Event, UsageReset
 from ctld.core.state import State
 from muster.errors import InvalidInput
 from muster.ids import UnixTime
@@ -23,6 +23,11 @@ def apply_accounts(state: State, command: ApplyAccounts, at: UnixTime) -> list[E
     if event.associations == tuple(now.associations.values()) and event.qos == tuple(now.qos.values()):
         return []
     return [event]
+
+
+def reset_usage(state: State, command: ResetUsage, at: UnixTime) -> list[Event]:
+    """Forget what was used."""
+    return [UsageReset(at)] if state.accounts else []
 
 
 def _numbered(state: State, command: ApplyAccounts) -> tuple[Association, ...]:
