@@ -105,6 +105,12 @@ def refusal_lines(command: str, what: str, problem: MusterError) -> list[str]:
         if colon and first.endswith("can not be satisfied"):
             lines.append(f"{command}: error: {first}")
             hint = rest
+    elif problem.slurm_code == 2050:
+        # The limit in the way, on a line of its own as Slurm prints it.
+        first, colon, rest = hint.partition(": ")
+        if colon:
+            lines.append(f"{command}: error: {first}")
+            hint = rest
     lines.append(what + problem.sentence)
     if hint:
         lines.append(f"{command}: {hint}")

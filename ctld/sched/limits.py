@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from ctld.core.limits.asked import given, least
 from ctld.core.limits.book import JOBS, MINUTES, NODE, SUBMITTED, Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, static
 from ctld.core.limits.gate import Gate, wait_of
 from ctld.core.limits.holding import holding
 from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
-from ctld.core.model import UNLIMITED, Job, NodeShare, PartitionSpec
+from ctld.core.model import Job, NodeShare, PartitionSpec
 from ctld.core.plan import Wait
 from ctld.core.queue import Group
 from ctld.core.state import State
@@ -85,15 +83,7 @@ def _is_let_in(name: str, allowed: Sequence[str], denied: Sequence[str]) -> bool
 
 def lifted(state: State, job: Job, partition: PartitionSpec) -> PartitionSpec:
     """Give a partition without those of its own limits that the job's QOS sets aside."""
-    flags = rules_of(state, job, partition).flags if state.limits.enforced else frozenset()
-    changes: dict[str, int] = {}
-    if "partitiontimelimit" in flags and partition.max_minutes != UNLIMITED:
-        changes["max_minutes"] = UNLIMITED
-    if "partitionmaxnodes" in flags and partition.max_nodes != UNLIMITED:
-        changes["max_nodes"] = UNLIMITED
-    if "partitionminnodes" in flags and partition.min_nodes:
-        changes["min_nodes"] = 0
-    return replace(partition, **changes) if changes else partition
+    return rules_of(state, job, partition).lifted(partition)
 
 
 def claims(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) -> tuple[Claim, ...]:

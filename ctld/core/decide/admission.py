@@ -55,7 +55,9 @@ def check_limits(state: State, spec: JobSpec, partitions: Sequence[PartitionSpec
     mode = state.settings.enforce_part_limits.upper()
     if mode == "NO":
         return
-    problems = [problem for partition in partitions if (problem := _over_limit(state, spec, partition)) is not None]
+    user, account, qos = spec.user, spec.account, spec.qos
+    kept = [state.limits.ruleset(user, account, qos, one.name).lifted(one) for one in partitions]
+    problems = [problem for partition in kept if (problem := _over_limit(state, spec, partition)) is not None]
     if problems and (mode != "ANY" or len(problems) == len(partitions)):
         raise problems[0]
 

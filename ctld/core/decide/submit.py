@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from ctld.core.commands import Submit
 from ctld.core.decide import dependency
-from ctld.core.decide.admission import check_admission, limit_seconds, partitions_for
+from ctld.core.decide.admission import check_admission, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import JobIds, first_priority
+from ctld.core.decide.policy import check_policy, default_limit_seconds
 from ctld.core.decide.refusals import denied, invalid, refused
 from ctld.core.events import Event, JobSubmitted
 from ctld.core.model import Job, JobSpec
@@ -31,6 +32,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
     _check_rights(command)
     check_admission(state, spec, partitions, command.by)
     _check_array(state, spec)
+    check_policy(state, spec, partitions, at, new=spec.array.size if spec.array is not None else 1)
     check_fit(state, spec.request, partitions)
     clauses, any_suffices = dependency.on_submit(state, command.dependency, at)
     job_id = JobIds(state).take()
@@ -48,7 +50,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
         hold=hold,
         eligible_at=at if eligible else UnixTime(0),
         begin_at=spec.begin_at,
-        limit_seconds=limit_seconds(spec, partitions[0]),
+        limit_seconds=default_limit_seconds(state, spec, partitions[0]),
         array_job_id=job_id if spec.array is not None else 0,
         array_pending=spec.array.tasks if spec.array is not None else (),
         array_limit=command.array_limit if spec.array is not None else 0,

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from ctld.core.commands import COMPUTED, UpdateJob
 from ctld.core.decide import dependency
-from ctld.core.decide.admission import check_admission, check_limits, limit_seconds, partitions_for
+from ctld.core.decide.admission import check_admission, check_limits, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.hold import holder, priority_of
 from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import LARGEST_PRIORITY
+from ctld.core.decide.policy import check_policy, default_limit_seconds
 from ctld.core.decide.refusals import denied, invalid, may_change, refused
 from ctld.core.decide.selection import select, split_off
 from ctld.core.events import DependencyChanged, Event, JobChanged, JobHeld, JobReleased
@@ -124,7 +125,9 @@ def _time_limit(state: State, job: Job, command: UpdateJob, changed: JobChanged)
             raise denied(2002, "only an administrator can lengthen the limit of a running job")
         if job.state == JobState.PENDING:
             partitions = [state.partitions[name] for name in job.spec.partitions if name in state.partitions]
-            check_limits(state, replace(job.spec, time_limit_minutes=minutes), partitions)
+            spec = replace(job.spec, time_limit_minutes=minutes)
+            check_limits(state, spec, partitions)
+            check_policy(state, spec, partitions, changed.at, new=0)
     return replace(changed, limit_seconds=seconds, time_limit_minutes=minutes)
 
 
@@ -174,10 +177,12 @@ def _partition(state: State, job: Job, command: UpdateJob, changed: JobChanged) 
     spec = replace(spec, partitions=names)
     placed(state, spec, command.by)
     check_admission(state, spec, partitions, command.by)
+    if not command.by.admin:
+        check_policy(state, spec, partitions, changed.at, new=0)
     check_fit(state, spec.request, partitions)
     changed = replace(changed, partitions=names)
     if not spec.time_limit_minutes:
-        changed = replace(changed, limit_seconds=limit_seconds(spec, partitions[0]))
+        changed = replace(changed, limit_seconds=default_limit_seconds(state, spec, partitions[0]))
     return changed
 
 

@@ -12,11 +12,12 @@ from ctld.core.state import State
 _GPU = "gres/gpu"
 
 
-def least(state: State, job: Job, limit_seconds: int) -> Asked:
+def least(state: State, job: Job, limit_seconds: int, *, size: int = 1) -> Asked:
     """Give the least that a job can get: what it names, defaults filled in.
 
     Args:
         limit_seconds: of a run in the partition that is looked at.
+        size: jobs that are submitted with it.
     """
     request = job.spec.request
     amounts = requested_tres(state, job)
@@ -30,7 +31,7 @@ def least(state: State, job: Job, limit_seconds: int) -> Asked:
     if each:
         per_node[_GPU] = sum(each.values())
         per_node.update({f"{_GPU}:{kind}": count for kind, count in each.items() if kind})
-    return Asked(amounts, per_node, _minutes(limit_seconds))
+    return Asked(amounts, per_node, _minutes(limit_seconds), size=size)
 
 
 def given(state: State, job: Job, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:

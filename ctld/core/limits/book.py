@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ctld.core.accounts import NORMAL, UNSET, Accounts, Association, Qos, Tres
 from ctld.core.limits.kinds import AFTER, AT_SUBMIT, BEFORE, PAST_USE, RUN_MINUTES, Kind, reason
-from ctld.core.model import Job, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import UNLIMITED, Job, NodeSpec, PartitionSpec, Settings
 from muster.states import JobState, Reason
 
 Key = tuple[str | int, ...]
@@ -64,18 +66,23 @@ class Ruleset:
         "partition",
         "qos",
         "usage_factor",
+        "wall_minutes",
     )
 
-    def __init__(self, association: Association | None, qos: tuple[Qos, ...], partition: str) -> None:
+    def __init__(
+        self, association: Association | None, qos: tuple[Qos, ...], partition: str, *, enforced: bool
+    ) -> None:
         self.association = association
         self.qos = qos
         """Of the partition and of the job, the one that goes first in front; unknown ones are not in it."""
         self.partition = partition
-        self.flags = frozenset(flag.lower() for one in qos for flag in one.flags)
+        self.flags = frozenset(flag.lower() for one in qos for flag in one.flags) if enforced else frozenset()
         self.deny = not qos or "denyonlimit" in self.flags
         """A request that alone exceeds a limit is refused at submit, not left waiting."""
         self.usage_factor = 1.0
         """Counts in what is reserved of minutes, with UsageFactorSafe."""
+        self.wall_minutes = UNSET
+        """Longest time limit, and that of jobs which ask for none where no shorter one is set."""
         self.at_submit: tuple[Rule, ...] = ()
         self.before: tuple[Rule, ...] = ()
         """Looked at before nodes are chosen, the first in the way gives the reason ..."""
@@ -83,6 +90,17 @@ class Ruleset:
         """... and when they are known."""
         self.counted: tuple[tuple[Key, str], ...] = ()
         """(key, what of the job counts there) for everything that a limit of anybody looks at."""
+
+    def lifted(self, partition: PartitionSpec) -> PartitionSpec:
+        """Give a partition without those of its own limits that the QOS sets aside."""
+        changes: dict[str, int] = {}
+        if "partitiontimelimit" in self.flags and partition.max_minutes != UNLIMITED:
+            changes["max_minutes"] = UNLIMITED
+        if "partitionmaxnodes" in self.flags and partition.max_nodes != UNLIMITED:
+            changes["max_nodes"] = UNLIMITED
+        if "partitionminnodes" in self.flags and partition.min_nodes:
+            changes["min_nodes"] = 0
+        return replace(partition, **changes) if changes else partition
 
 
 class Book:
@@ -130,7 +148,7 @@ class Book:
         own = self._partitions.get(partition)
         of_partition = accounts.qos.get(own.qos) if own is not None else None
         of_job = accounts.qos.get(qos or NORMAL)
-        found = Ruleset(association, _in_order(of_partition, of_job), partition)
+        found = Ruleset(association, _in_order(of_partition, of_job), partition, enforced=self.enforced)
         if not self.enforced:
             return found
         name = association.account if association is not None else account
@@ -142,6 +160,7 @@ class Book:
         found.at_submit = _sorted(rules, len(found.qos), AT_SUBMIT)
         found.before = _sorted(rules, len(found.qos), BEFORE)
         found.after = _sorted(rules, len(found.qos), AFTER)
+        found.wall_minutes = next((rule.limit for rule in found.before if rule.kind is Kind.JOB_WALL), UNSET)
         found.counted = tuple(dict.fromkeys(self._counted(association, found.qos, user, name)))
         if self.safe and "usagefactorsafe" in found.flags and of_job is not None:
             found.usage_factor = of_job.usage_factor
