@@ -23,7 +23,7 @@ _SENT = frozenset((
     "error", "exclude", "exclusive", "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "input", "job_name",
     "kill_on_invalid_dep", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice", "nodelist", "nodes", "ntasks",
     "ntasks_per_gpu", "ntasks_per_node", "open_mode", "output", "overcommit", "oversubscribe", "partition", "priority",
-    "qos", "requeue", "signal", "time_limit", "tmp",
+    "qos", "requeue", "reservation", "signal", "time_limit", "tmp",
 ))  # fmt: skip
 """Options that go to the controller as they are; the others act here."""
 

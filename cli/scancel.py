@@ -42,7 +42,7 @@ _LONGS = {
     "wckey": ("wckey", base.ARGUMENT),
 }
 _UNSUPPORTED = {
-    "admin-comment": "--admin-comment", "c": "--cron", "H": "--hurry", "R": "--reservation", "sibling": "--sibling",
+    "admin-comment": "--admin-comment", "c": "--cron", "H": "--hurry", "sibling": "--sibling",
 }  # fmt: skip
 _TEXT_VARIABLES = (
     ("SCANCEL_ACCOUNT", "A"), ("SCANCEL_NAME", "n"), ("SCANCEL_PARTITION", "p"), ("SCANCEL_QOS", "q"),
@@ -54,7 +54,8 @@ _FLAG_VARIABLES = (
 )  # fmt: skip
 _FILTERS = (
     ("A", "account", "account"), ("n", "name", "job_name"), ("w", "nodelist", "nodelist"),
-    ("p", "partition", "partition"), ("q", "qos", "qos"), ("t", "state", "state"), ("u", "user", "user_name"),
+    ("p", "partition", "partition"), ("q", "qos", "qos"), ("R", "reservation", "reservation"), ("t", "state", "state"),
+    ("u", "user", "user_name"),
     ("wckey", "wckey", "wckey"),
 )  # fmt: skip
 """(key here, field of the request, name in messages), in the order of the messages."""

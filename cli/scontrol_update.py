@@ -19,8 +19,8 @@ _ENTITIES = (
 """(key, shortest beginning, entity)."""
 _JOB_KEYS = (
     ("arraytaskthrottle", 10), ("comment", 3), ("dependency", 1), ("eligibletime", 2), ("jobname", 4), ("name", 2),
-    ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("sitefactor", 5), ("starttime", 2),
-    ("timelimit", 5),
+    ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("reservationname", 3),
+    ("sitefactor", 5), ("starttime", 2), ("timelimit", 5),
 )  # fmt: skip
 _NODE_KEYS = (("activefeatures", 7), ("availablefeatures", 9), ("features", 1), ("reason", 1), ("state", 1),
               ("weight", 1))  # fmt: skip
@@ -105,6 +105,8 @@ def _update_job(entity: str, name: str, pairs: list[tuple[str, str, str]], quiet
 
 
 def _job_field(key: str, value: str, word: str) -> dict[str, Any]:
+    if key == "reservationname":
+        return {"reservation": value}
     if key in ("comment", "dependency", "partition"):
         return {key: value}
     if key in ("name", "jobname"):

@@ -83,7 +83,6 @@ UNSUPPORTED = {
     "L": "--licenses",
     "notme": "--notme",
     "P": "--priority",
-    "R": "--reservation",
     "running-over": "--running-over",
     "running-under": "--running-under",
     "sibling": "--sibling",
@@ -192,7 +191,14 @@ class _Asked:
         """Give the filters as the controller takes them; None: nothing can match."""
         values = self.values
         query: dict[str, str] = {}
-        for key, name in (("A", "accounts"), ("n", "names"), ("p", "partitions"), ("q", "qos"), ("w", "nodes")):
+        for key, name in (
+            ("A", "accounts"),
+            ("n", "names"),
+            ("p", "partitions"),
+            ("q", "qos"),
+            ("R", "reservations"),
+            ("w", "nodes"),
+        ):
             text = values.get(key)
             if text:
                 query[name] = text

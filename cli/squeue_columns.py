@@ -48,7 +48,7 @@ JOB_LETTERS: dict[str, Source] = {
     "T": ("STATE", "state", "na"),
     "u": ("USER", "user", "null"),
     "U": ("UID", "uid", "na"),
-    "v": ("RESERVATION", "", "=(null)"),
+    "v": ("RESERVATION", "reservation", "null"),
     "V": ("SUBMIT_TIME", "submitted_at", "time"),
     "w": ("WCKEY", "wckey", "null"),
     "W": ("LICENSES", "", "=(null)"),

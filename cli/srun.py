@@ -32,7 +32,7 @@ _JOB_KEYS = (
     "account", "begin", "comment", "constraint", "cpus_per_gpu", "cpus_per_task", "dependency", "exclude", "exclusive",
     "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice",
     "nodelist", "nodes", "ntasks", "ntasks_per_gpu", "ntasks_per_node", "overcommit", "oversubscribe", "partition",
-    "priority", "qos", "signal", "time_limit", "tmp",
+    "priority", "qos", "reservation", "signal", "time_limit", "tmp",
 )  # fmt: skip
 """Options that shape an allocation of srun's own."""
 _NOT_FOR_STEPS = (

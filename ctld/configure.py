@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+from functools import cache
+
 from ctld.core.commands import ApplyConfig
 from ctld.core.model import UNLIMITED, NodeSpec, PartitionSpec, PrioritySettings, Settings
 from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig
@@ -9,6 +13,7 @@ from muster.hostlist import natural_key
 
 _SCRIPT_BYTES = 4 << 20
 _REQUEUE_DELAY_SECONDS = 120
+_WEEK_SECONDS = 604_800
 
 
 def command(config: ClusterConfig) -> ApplyConfig:
@@ -55,6 +60,9 @@ def settings(config: ClusterConfig) -> Settings:
         max_script_bytes=int(parameters.get("max_script_size") or _SCRIPT_BYTES),
         gres_names=config.gres_types,
         backfill=config.scheduler_type != "sched/builtin",
+        administrators=tuple(sorted({0, os.geteuid()})),
+        clock_changes=clock_changes(),
+        reservation_over_run_minutes=_limit(config.reservation_over_run_minutes),
         accounting_enforce=config.accounting_enforce,
         priority=_priority(config),
     )
@@ -84,6 +92,28 @@ def _priority(config: ClusterConfig) -> PrioritySettings:
         usage_reset=config.priority_usage_reset_period,
         dampening=config.fair_share_dampening,
     )
+
+
+@cache
+def clock_changes(first_year: int = 2020, last_year: int = 2060) -> tuple[tuple[int, int], ...]:
+    """Give the offsets of local time from UTC: (since, seconds east) at each change between two years, found by
+    looking at each week (no zone changes back within one)."""
+    when, end = ((year - 1970) * 31_556_952 for year in (first_year, last_year))
+    found = [(when, _offset(when))]
+    while when < end:
+        following = when + _WEEK_SECONDS
+        if _offset(following) != found[-1][1]:
+            low, high = when, following
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if _offset(middle) == found[-1][1] else (low, middle)
+            found.append((high, _offset(high)))
+        when = following
+    return () if len(found) == 1 and not found[0][1] else tuple(found)
+
+
+def _offset(when: int) -> int:
+    return time.localtime(when).tm_gmtoff
 
 
 def _node(node: NodeConfig) -> NodeSpec:

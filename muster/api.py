@@ -98,6 +98,8 @@ class JobRequest(Message, frozen=True):
     priority: Priority | Literal["TOP"] | None = None
     qos: Word | None = None
     requeue: bool | Literal["expedite"] | None = None
+    reservation: Word | None = None
+    """Names, separated by commas, in the order in which they are tried."""
     signal: Word | None = None
     time_limit: Limit | None = None
     """Minutes; 0 and -1 are unlimited."""
@@ -139,6 +141,7 @@ class CancelRequest(Message, frozen=True):
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
+    reservation: Word | None = None
     state: Word | None = None
     """PENDING, RUNNING or SUSPENDED."""
     nodelist: Text | None = None
@@ -195,6 +198,8 @@ class UpdateJobRequest(Message, frozen=True):
     """0: no limit."""
     partition: Word | None = None
     requeue: bool | None = None
+    reservation: Word | None = None
+    """Empty: none."""
 
 
 class UpdateNodeRequest(Message, frozen=True):
@@ -208,6 +213,49 @@ class UpdateNodeRequest(Message, frozen=True):
     weight: Annotated[int, Meta(ge=0, le=4294967295)] | None = None
     features: Text | None = None
     """Comma separated; empty: none."""
+
+
+class ReservationRequest(Message, frozen=True):
+    """Body of POST /v1/reservations/create and /update; None: not given."""
+
+    name: Word | None = None
+    start: Epoch | None = None
+    start_in: Count | None = None
+    """Seconds from now: the start of one that floats (TIME_FLOAT)."""
+    end: Epoch | None = None
+    duration: Annotated[int, Meta(ge=-1, le=2**31)] | None = None
+    """Seconds; -1 is unlimited."""
+    nodes: Text | None = None
+    """A host list, or ALL."""
+    node_count: Count | None = None
+    core_counts: Annotated[list[Count], Meta(max_length=65536)] | None = None
+    tres: Text | None = None
+    """`node=4,cpu=16,gres/gpu:a100=8,license/matlab=2`."""
+    tres_per_node: Text | None = None
+    """`gres/gpu:4`."""
+    partition: Word | None = None
+    features: Text | None = None
+    licenses: Text | None = None
+    users: Text | None = None
+    """Names, separated by commas; with `-` in front of each: all but these."""
+    groups: Text | None = None
+    accounts: Text | None = None
+    qos: Text | None = None
+    allowed_partitions: Text | None = None
+    flags: Text | None = None
+    comment: Text | None = None
+    skip: bool = False
+    """Move a recurring one on to its next time."""
+    add: Names = []
+    """Fields (users, accounts, flags) whose values are added to what is there (`+=`)."""
+    remove: Names = []
+    """Fields whose values are taken from what is there (`-=`)."""
+
+
+class DeleteReservationRequest(Message, frozen=True):
+    """Body of POST /v1/reservations/delete."""
+
+    name: Word
 
 
 class StepCreateRequest(Message, frozen=True):
@@ -278,7 +326,10 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     return found
 
 
-_ONE_LINE = ("job_name", "name", "account", "partition", "qos", "wckey", "comment", "reason", "features")
+_ONE_LINE = (
+    "job_name", "name", "account", "partition", "qos", "wckey", "comment", "reason", "features", "reservation", "users",
+    "groups", "accounts", "allowed_partitions",
+)  # fmt: skip
 """Fields that stand in tables: a line break in them would forge a row."""
 
 

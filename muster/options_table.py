@@ -271,7 +271,7 @@ _COMMON = (
     "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "mem-per-gpu",
     "gres", "hold", "input", "job-name", "mem", "mem-per-cpu", "mincpus", "nice", "nodelist", "nodefile",
     "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu", "open-mode", "output",
-    "overcommit", "partition", "priority", "propagate", "qos", "quiet", "signal", "test-only",
+    "overcommit", "partition", "priority", "propagate", "qos", "quiet", "reservation", "signal", "test-only",
     "time", "tmp", "verbose", "version", "help", "usage", "wait", "oversubscribe",
 )
 # What each command acts on in this release. An option of the table that is missing here is parsed, judged and

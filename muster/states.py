@@ -36,6 +36,7 @@ REQUEUE_HOLD = 8
 SPECIAL_EXIT = 16
 STOPPED = 32
 LAUNCH_FAILED = 64
+RESV_DEL_HOLD = 128
 
 # (bit, long, compact) in the order in which the single-word rendering tests them.
 _SINGLE_WORD = (
@@ -45,6 +46,7 @@ _SINGLE_WORD = (
     (REQUEUE_HOLD, "REQUEUE_HOLD", "RH"),
     (SPECIAL_EXIT, "SPECIAL_EXIT", "SE"),
     (STOPPED, "STOPPED", "ST"),
+    (RESV_DEL_HOLD, "RESV_DEL_HOLD", "RD"),
 )
 
 
@@ -83,6 +85,9 @@ class Reason(StrEnum):
     HELD_USER = "JobHeldUser"
     HELD_ADMIN = "JobHeldAdmin"
     ARRAY_LIMIT = "JobArrayTaskLimit"
+    RESERVATION = "Reservation"
+    RESERVATION_DELETED = "ReservationDeleted"
+    RESERVATION_INVALID = "ReservationInvalid"
     NODE_NOT_AVAIL = "ReqNodeNotAvail"
     PARTITION_NODE_LIMIT = "PartitionNodeLimit"
     PARTITION_TIME_LIMIT = "PartitionTimeLimit"

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from ctld.core.accounts import Association, Qos
 from ctld.core.model import (
     Caller,
+    GpuRequest,
     JobSpec,
     NodeFacts,
     NodeSpec,
@@ -20,6 +21,7 @@ from ctld.core.model import (
     StepResult,
 )
 from ctld.core.plan import Plan
+from ctld.core.reservations import Access
 from muster.ids import JobId, StepId, UnixTime
 
 
@@ -136,6 +138,7 @@ class UpdateJob:
     array_limit: int | None = None
     partition: str | None = None
     requeue: bool | None = None
+    reservations: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,65 @@ class FinishStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationAsk:
+    """What is asked for of a reservation, read but not judged; None: not given (unchanged)."""
+
+    name: str = ""
+    start_at: UnixTime | None = None
+    end_at: UnixTime | None = None
+    duration_seconds: int | None = None
+    float_seconds: int | None = None
+    """Start of one with TIME_FLOAT, from now on."""
+    nodes: str | None = None
+    """A host list, or ALL."""
+    node_count: int | None = None
+    core_counts: tuple[int, ...] | None = None
+    gpus: tuple[GpuRequest, ...] | None = None
+    """In all."""
+    gpus_per_node: tuple[GpuRequest, ...] | None = None
+    partition: str | None = None
+    features: str | None = None
+    licenses: tuple[tuple[str, int], ...] | None = None
+    users: Access | None = None
+    groups: Access | None = None
+    accounts: Access | None = None
+    qos: Access | None = None
+    partitions: Access | None = None
+    flags: tuple[str, ...] | None = None
+    purge_seconds: int | None = None
+    comment: str | None = None
+    skip: bool = False
+    """Move a recurring one on to its next time."""
+    add: frozenset[str] = frozenset()
+    """Of users, accounts, flags: those given are added to what is there."""
+    remove: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReservation:
+    """Make an advance reservation."""
+
+    ask: ReservationAsk
+    by: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateReservation:
+    """Change an advance reservation."""
+
+    ask: ReservationAsk
+    by: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReservation:
+    """Delete an advance reservation that nobody uses or waits for."""
+
+    name: str
+    by: Caller
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed: time limits, warnings, begin times, dependencies with minutes, purging of old jobs,
     orphaned allocations."""
@@ -292,5 +354,8 @@ Command: TypeAlias = (
     | ReleaseNode
     | CreateStep
     | FinishStep
+    | CreateReservation
+    | UpdateReservation
+    | DeleteReservation
     | Tick
 )

@@ -24,6 +24,7 @@ from ctld.core.model import (
     Step,
     StepResult,
 )
+from ctld.core.reservations import Reservation
 from muster.ids import NO_TASK, JobId, StepId, UnixTime
 from muster.records import RunRecord, StepRecord
 
@@ -180,6 +181,7 @@ class JobChanged(EventBase, frozen=True, tag="change"):
     array_limit: int | None = None
     partitions: tuple[str, ...] | None = None
     requeue: bool | None = None
+    reservations: tuple[str, ...] | None = None
 
 
 class JobEligible(EventBase, frozen=True, tag="eligible"):
@@ -262,6 +264,35 @@ class NodeChanged(EventBase, frozen=True, tag="node"):
     features: tuple[str, ...] | None = None
 
 
+class ReservationCreated(EventBase, frozen=True, tag="reserve"):
+    """An advance reservation was made."""
+
+    reservation: Reservation
+
+
+class ReservationChanged(EventBase, frozen=True, tag="rereserve"):
+    """An advance reservation was changed, moved on to its next time, or got other nodes."""
+
+    reservation: Reservation
+
+
+class ReservationDeleted(EventBase, frozen=True, tag="unreserve"):
+    """An advance reservation is gone: deleted, over, or purged when nobody used it."""
+
+    name: str
+    why: str = "deleted"
+    """deleted | ended | purged."""
+
+
+class JobReservationLost(EventBase, frozen=True, tag="noresv"):
+    """A pending job named a reservation that is gone; `reservations` are those that are left to it."""
+
+    job_id: JobId
+    reservations: tuple[str, ...] = ()
+    hold: bool = True
+    """None is left, and it is held."""
+
+
 Event: TypeAlias = (
     ConfigApplied
     | AccountsApplied
@@ -288,6 +319,10 @@ Event: TypeAlias = (
     | StepFinished
     | NodeRegistered
     | NodeChanged
+    | ReservationCreated
+    | ReservationChanged
+    | ReservationDeleted
+    | JobReservationLost
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -16,12 +16,17 @@ from ctld.core.events import (
     NodeChanged,
     NodeRegistered,
     NodesReleased,
+    ReservationChanged,
+    ReservationCreated,
+    ReservationDeleted,
     StepCreated,
     UsageReset,
 )
 from ctld.core.free import core_count
+from ctld.core.holds import FOREVER, barred
 from ctld.core.model import Job
 from ctld.core.record import requested_size
+from ctld.core.reservations import ordered_flags
 from ctld.core.state import State
 from muster.ids import NO_TASK
 
@@ -40,6 +45,7 @@ def check(state: State) -> None:
         _check_job(state, job)
     for node in range(len(state.nodes)):
         _check_node(state, node)
+    _check_reservations(state)
     _check_derived(state)
     for job_id, steps in state.steps.items():
         _require(job_id in state.running and bool(steps), f"job {job_id} has open steps and does not run")
@@ -66,6 +72,9 @@ def check_touched(state: State, event: Event) -> None:
             job = state.jobs[submitted.id]
         case StepCreated(step=step):
             job = state.jobs[step.job_id]
+        case ReservationCreated() | ReservationChanged() | ReservationDeleted():
+            _check_reservations(state)
+            return
         case _:
             # A member of an array may have been named by its array's id.
             job = state.jobs[getattr(event, "job_id", 0)]
@@ -129,6 +138,13 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
     if job.array_limit:
         running = state.array_running[job.array_job_id]
         _require(running <= job.array_limit, f"array {job.array_job_id} runs {running} of {job.array_limit} members")
+    if state.reservations:
+        inside = state.reservations.get(event.alloc.reservation)
+        end = event.at + event.limit_seconds if event.limit_seconds >= 0 else FOREVER
+        kept = barred(state, inside, event.at, end)
+        _require(
+            not any(kept.forbids(share) for share in event.alloc.shares), f"job {job.id} takes what others reserved"
+        )
     how = mode(state, job)
     for share in event.alloc.shares:
         node = state.nodes[share.node].spec
@@ -140,9 +156,9 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
         others = [state.jobs[other] for other in state.node_jobs[share.node] if other != job.id]
         _require(how != "node" or not others, f"{node.name} was to be job {job.id}'s alone")
         for other in others:
-            kept = "user" in (how, mode(state, other))
+            alone = "user" in (how, mode(state, other))
             _require(
-                not kept or other.spec.uid == job.spec.uid, f"{node.name} has jobs of two users and is kept for one"
+                not alone or other.spec.uid == job.spec.uid, f"{node.name} has jobs of two users and is kept for one"
             )
 
 
@@ -181,6 +197,20 @@ def _check_node(state: State, node: int) -> None:
     _require(free.owner[node] < 0 or free.owner[node] in owners, f"{name} is kept for somebody who is not there")
 
 
+# ---- reservations ----------------------------------------------------------------------------------------------
+
+
+def _check_reservations(state: State) -> None:
+    for name, one in state.reservations.items():
+        _require(name == one.name, f"reservation {one.name} is kept under the name {name}")
+        _require(one.number < state.next_reservation, f"reservation {name} has a number that was not given out")
+        _require(one.start_at < one.end_at, f"reservation {name} ends before it starts")
+        nodes = list(one.nodes)
+        _require(nodes == sorted(set(nodes)), f"reservation {name}: nodes out of order or twice")
+        _require(all(0 <= node < len(state.nodes) for node in nodes), f"reservation {name} has a node that is gone")
+        _require(one.flags == ordered_flags(set(one.flags)), f"reservation {name}: flags out of order")
+
+
 # ---- everything derived ----------------------------------------------------------------------------------------
 
 
@@ -201,6 +231,7 @@ def derived(state: State) -> dict[str, object]:
         "array_running": state.array_running,
         "usage": state.usage.rates(),
         "due": state.due.times(),
+        "in_reservation": {name: set(jobs) for name, jobs in state.in_reservation.items()},
         "timed": set(state.timed),
         "node_index": state.node_index,
         "partition_nodes": state.partition_nodes,
@@ -219,6 +250,8 @@ def records(state: State) -> dict[str, object]:
         "accounts": state.accounts,
         "usage": {(one.kind, one.id): one for one in state.usage.records()},
         "usage_reset_at": state.usage.reset_at,
+        "reservations": state.reservations,
+        "next_reservation": state.next_reservation,
         "next_job_id": state.next_job_id,
         "at": state.at,
         "array_status": state.array_status,
@@ -234,6 +267,8 @@ def rebuilt(state: State) -> State:
     other.nodes = list(state.nodes)
     other.partitions = dict(state.partitions)
     other.accounts = state.accounts
+    other.reservations = dict(state.reservations)
+    other.next_reservation = state.next_reservation
     other.next_job_id = state.next_job_id
     other.at = state.at
     for record in state.usage.records():

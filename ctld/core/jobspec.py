@@ -25,6 +25,8 @@ MAX_GPU_KINDS = 16
 """Most types in one GPU request."""
 MAX_PARTITIONS = 64
 """Most partitions in one request."""
+MAX_RESERVATIONS = 64
+"""Most reservations in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         exclusive=_exclusive(request.exclusive),
         oversubscribe=bool(request.oversubscribe),
         overcommit=bool(request.overcommit),
+        reservations=reservation_names(request.reservation),
     )
 
 
@@ -408,6 +411,18 @@ def _partitions(text: str | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     if len(names) > MAX_PARTITIONS:
         raise TooLarge(slurm_text(2000), f"--partition takes {MAX_PARTITIONS} names", slurm_code=2000)
+    return names
+
+
+def reservation_names(text: str | None) -> tuple[str, ...]:
+    """Give the names of a list of reservations in its order, each once.
+
+    Raises:
+        TooLarge: more than MAX_RESERVATIONS.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    if len(names) > MAX_RESERVATIONS:
+        raise TooLarge(slurm_text(2053), f"--reservation takes {MAX_RESERVATIONS} names", slurm_code=2053)
     return names
 
 

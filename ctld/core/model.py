@@ -72,6 +72,8 @@ class Request(Record, frozen=True):
     """"" | node | user."""
     oversubscribe: bool = False
     overcommit: bool = False
+    reservations: tuple[str, ...] = ()
+    """Advance reservations that it may run in, in the order in which they are tried."""
 
 
 class SignalSpec(Record, frozen=True):
@@ -175,6 +177,8 @@ class Allocation(Record, frozen=True):
     shares: tuple[NodeShare, ...]
     planned_by: str = "Main"
     """Main or Backfill: which pass started it."""
+    reservation: str = ""
+    """The advance reservation that it runs in."""
 
 
 class Kill(Record, frozen=True):
@@ -471,3 +475,9 @@ class Settings(Record, frozen=True):
     """False (SchedulerType=sched/builtin): nothing of a partition starts behind a job that has to wait there."""
     priority: PrioritySettings = PrioritySettings()
     require_registration: bool = True
+    administrators: tuple[int, ...] = (0,)
+    """uids of root and of the controller's own user."""
+    clock_changes: tuple[tuple[int, int], ...] = ()
+    """Local time here: see `ctld.core.localtime`; empty: UTC."""
+    reservation_over_run_minutes: int = 0
+    """So long jobs may run on behind the end of their reservation; -1: for ever."""

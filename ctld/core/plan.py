@@ -26,6 +26,8 @@ class Start:
     """In node-table order, with tasks placed."""
     task_id: int = NO_TASK
     planned_by: str = "Main"
+    reservation: str = ""
+    """The advance reservation that it is to run in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from ctld.core.limits.book import Book
 from ctld.core.limits.load import Load
 from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
 from ctld.core.queue import Queue
+from ctld.core.reservations import Reservation
 from ctld.core.usage import Usage
 from muster.ids import JobId, UnixTime
 
@@ -29,6 +30,10 @@ class State:
         self.partitions: dict[str, PartitionSpec] = {}
         self.accounts = Accounts()
         """Associations and QOS; exchanged whole, never changed."""
+        self.reservations: dict[str, Reservation] = {}
+        """Advance reservations by name, in the order in which they were made."""
+        self.next_reservation = 1
+        """Number of the next reservation."""
         self.next_job_id: JobId = JobId(1)
         self.at: UnixTime = UnixTime(0)
         """Time of the newest event."""
@@ -63,6 +68,8 @@ class State:
         """Jobs in memory for MaxJobCount: an array counts each member."""
         self.array_running: dict[int, int] = {}
         """Array job id -> number of its members that run."""
+        self.in_reservation: dict[str, dict[int, None]] = {}
+        """Reservation -> ids of the jobs that run in it, or wait and name it."""
         self.due = Deadlines()
         """When a job next needs a tick: end of its limit, its warning, its begin time, its purge."""
         self.timed: dict[int, None] = {}

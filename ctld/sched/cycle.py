@@ -8,6 +8,7 @@ reservation; what comes behind it starts only where that is not delayed (`backfi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -26,10 +27,14 @@ from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
 from ctld.sched.place import Scratch
 from ctld.sched.releases import FAR, Row, end_of
+from ctld.sched.reserved import Barred, Gaps, blocked_text, holds, options, waits_for_reservation
+from ctld.sched.reserved_start import earliest_between, place_around
 from ctld.sched.select import Pick, choose, fits_on
 from muster.ids import NO_TASK, UnixTime
 from muster.states import Reason
 
+_LOOK_AHEAD_SECONDS = 366 * 86_400
+"""So far ahead recurring reservations are looked at for planned starts."""
 Item = tuple[int, int, int, Entry]
 """A class's head in line: tier, order key, place of the partition in the job's list (unique with the key), entry."""
 
@@ -142,6 +147,10 @@ class Pass:
         self._behind: dict[str, list[Item]] = {}
         """By partition the classes that are known to find no place: only the first of them matters."""
         self._cursors: dict[int, Cursor] = {}
+        self._gaps: Gaps | None = None
+        """Times of advance reservations, made when a pass first asks."""
+        self._closed: set[str] = set()
+        """Advance reservations in which a job waits for resources."""
         self._blocked: set[str] = set()
         """Partitions in which a job waits for resources."""
         self._stuck: dict[int, int] = {}
@@ -163,7 +172,7 @@ class Pass:
                     continue
                 standing = PRIORITY
                 item = (entry.tier, key, entry.place, entry)
-                if entry.demand.no_fit:  # type: ignore[union-attr]  # No bar: there is a demand.
+                if entry.demand.no_fit and not jobs.request.reservations:  # type: ignore[union-attr]  # No bar: there is a demand.
                     behind.setdefault(entry.partition.name, []).append(item)
                 else:
                     line.append(item)
@@ -178,7 +187,12 @@ class Pass:
         line, cursors = self._line, self._cursors
         while line:
             tier, key, place, entry = heappop(line)
-            if entry.partition.name in self._blocked and (not self._backfill or self._is_stuck(entry)):
+            in_reservation = bool(entry.jobs.request.reservations)
+            if (
+                entry.partition.name in self._blocked
+                and not in_reservation
+                and (not self._backfill or self._is_stuck(entry))
+            ):
                 continue
             cursor = cursors.get(entry.jobs.id)
             if cursor is None:
@@ -225,6 +239,10 @@ class Pass:
         rank = self.guard.rank(end)
         view = self.guard.view(rank)
         barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user else 0
+        if self.state.reservations or entry.jobs.request.reservations:
+            ways = options(self.state, job, self.at, end)
+            if len(ways) != 1 or ways[0][0] or ways[0][1]:
+                return self._start_around(entry, cursor, end, ways, barred)
         last = self._last
         if last[0] is demand and last[1] == rank and not barred and fits_on(demand, view, last[2]):
             # The tightest node got tighter still: it stays the best.
@@ -251,6 +269,66 @@ class Pass:
         self._note_start(entry, cursor, shares, end)
         return True
 
+    def _start_around(
+        self, entry: Entry, cursor: Cursor, end: int, ways: list[tuple[str, Barred]], barred: int
+    ) -> bool | Wait:
+        """Start the job at the cursor in one of its reservations, or around those of others; see `_start`."""
+        demand, job = entry.demand, cursor.job
+        assert demand is not None
+        self._last = (None, 0, 0)
+        view = self.guard.view(self.guard.rank(end))
+
+        def check(drawn: tuple[NodeShare, ...]) -> Wait | None:
+            if entry.asked is None:
+                return None
+            return self.gate.after(job, entry.partition.name, drawn, entry.limit_seconds)
+
+        for name, found in ways:
+            if name and name in self._closed:
+                continue
+            shares = place_around(self.scratch, demand, view, found, bits=barred, uid=job.spec.uid, check=check)
+            if isinstance(shares, Wait):
+                return shares
+            if shares is not None:
+                self._note_start(entry, cursor, shares, end, name)
+                return True
+        return False
+
+    def _wait_around(self, entry: Entry, cursor: Cursor) -> bool:
+        """Say why a job waits that waits for a reservation, its own or those of others: that closes no partition.
+        False: it waits for something else."""
+        demand, job, number = entry.demand, cursor.job, entry.jobs.id
+        assert demand is not None
+        end = end_of(self.at, entry.limit_seconds)
+        ways = options(self.state, job, self.at, end)
+        others = False
+        if job.spec.request.reservations:
+            if not ways:
+                wait = waits_for_reservation(self.state, job, self.at)
+                others = wait.reason is Reason.RESERVATION_INVALID
+            else:
+                open_yet = [name for name, _ in ways if name not in self._closed]
+                wait = Wait(Reason.RESOURCES) if open_yet else PRIORITY
+                self._closed.update(open_yet)
+        else:
+            found = ways[-1][1]
+            view = self.guard.view(self.guard.rank(end))
+            if not found or choose(demand, view, self.scratch.barred(demand, job.spec.uid)) is None:
+                return False
+            wait = blocked_text(found, demand.required_bits) or Wait(Reason.RESOURCES)
+            likely = self._earliest(demand.alone(entry.partition, entry.jobs.request), job, entry.limit_seconds)
+            if likely is not None and likely[0] < FAR:
+                wait = replace(wait, start_at=UnixTime(likely[0]), nodes=tuple(pick[0] for pick in likely[1]))
+            others = any(one.has("MAGNETIC") for one in self.state.reservations.values())
+        self.waits[job.id] = wait
+        self.class_waits[number] = PRIORITY if others else replace(wait, start_at=UnixTime(0), nodes=())
+        if others:  # The next job of the class may have other rights.
+            cursor.next_job()
+            if cursor.key:
+                heappush(self._line, (entry.tier, cursor.key, entry.place, entry))
+        self._call_next(entry.partition.name)
+        return True
+
     def _room_of(self, rank: int) -> int:
         """Give a bound on the CPUs that are free for jobs of this rank: the sum when it was first asked for, which
         only falls."""
@@ -259,10 +337,12 @@ class Pass:
             room = self._room[rank] = self.guard.view(rank).total_cpus()
         return room
 
-    def _note_start(self, entry: Entry, cursor: Cursor, shares: tuple[NodeShare, ...], end: int) -> None:
+    def _note_start(
+        self, entry: Entry, cursor: Cursor, shares: tuple[NodeShare, ...], end: int, reservation: str = ""
+    ) -> None:
         name = entry.partition.name
         by = "Backfill" if name in self._blocked else "Main"
-        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by))
+        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation))
         self.waits.pop(cursor.job.id, None)
         if self.guard.reservations and self.guard.drop(cursor.job.id):
             # It waited in a partition of higher tier. What its promise kept others from is for the next pass.
@@ -279,6 +359,9 @@ class Pass:
     def _wait(self, entry: Entry, cursor: Cursor) -> None:
         """Say why the job at the cursor waits; the first one of its partition gets a reservation."""
         name, job = entry.partition.name, cursor.job
+        asked = bool(job.spec.request.reservations)
+        if (asked or self.state.reservations) and self._wait_around(entry, cursor):
+            return
         if name in self._blocked:
             return
         if self.memory.lost(entry):
@@ -306,16 +389,7 @@ class Pass:
         """Promise the job the earliest start, and guard it."""
         assert entry.demand is not None
         demand = entry.demand.alone(entry.partition, entry.jobs.request)
-        base = self._base()
-        held = [row for one in self.guard.reservations for row in one.held]
-        for _, node, cpus, memory, gpus in held:
-            base.cpus[node] -= cpus
-            base.memory[node] -= memory
-            for column, count in zip(base.gpus, gpus, strict=True):
-                column[node] -= count
-        self.memory.releases.follow(self.state)
-        timeline = self.memory.releases.timeline(self.at, [*self._taken, *held])
-        found = earliest(demand, base, timeline, self._foreign(job.spec.uid))
+        found = self._earliest(demand, job, entry.limit_seconds)
         if found is None:
             return Wait(Reason.RESOURCES)
         start, picks, _ = found
@@ -324,6 +398,31 @@ class Pass:
         if start >= FAR:
             return Wait(Reason.RESOURCES)
         return Wait(Reason.RESOURCES, "", UnixTime(start), tuple(pick[0] for pick in picks))
+
+    def _earliest(self, demand: Demand, job: Job, limit_seconds: int) -> tuple[int, list[Pick], View] | None:
+        """Find the earliest start as running jobs end, beside what was promised to others."""
+        base = self._base()
+        held = [row for one in self.guard.reservations for row in one.held]
+        for _, node, cpus, memory, gpus in held:
+            base.cpus[node] -= cpus
+            base.memory[node] -= memory
+            for column, count in zip(base.gpus, gpus, strict=True):
+                column[node] -= count
+        self.memory.releases.follow(self.state)
+        rows = [*self._taken, *held]
+        releases, foreign = self.memory.releases, self._foreign(job.spec.uid)
+        if not self.state.reservations:
+            return earliest(demand, base, releases.timeline(self.at, rows), foreign)
+        if self._gaps is None:
+            self._gaps = Gaps(holds(self.state, self.at, self.at + _LOOK_AHEAD_SECONDS))
+
+        def search(events: list[Row], barred_until: dict[int, int]) -> tuple[int, list[Pick], View] | None:
+            return earliest(demand, base, releases.timeline(self.at, [*rows, *events]), barred_until)
+
+        duration = end_of(0, limit_seconds)
+        return earliest_between(
+            self._gaps, self.at, duration=duration, barred_until=foreign, search=search, columns=len(base.gpus)
+        )
 
     def _forget_ranks(self) -> None:
         """Drop what was noted by rank: ranks mean something else now."""

@@ -34,6 +34,8 @@ MAX_GROWN = 64
 """When more came free on more nodes than this, everything is tried again instead of asking demand by demand."""
 
 PRIORITY = Wait(Reason.PRIORITY)
+_RESERVED_FIRST = 1 << 20
+"""Jobs with an advance reservation stand before those of every partition tier."""
 
 
 class Entry:
@@ -46,7 +48,7 @@ class Entry:
         self.place = place
         """Place of the partition in the job's list."""
         self.partition = partition
-        self.tier = -partition.priority_tier
+        self.tier = -partition.priority_tier - (_RESERVED_FIRST if jobs.request.reservations else 0)
         self.demand = demand
         self.bar = bar
         """Why no job of the class can start here, whatever comes free."""

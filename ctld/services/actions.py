@@ -17,6 +17,7 @@ from ctld.core.commands import Command, Hold, Release, Requeue, UpdateJob, Updat
 from ctld.core.decide.refusals import denied, may_change, unknown_job
 from ctld.core.decide.selection import select
 from ctld.core.jobids import Selector, parse_selector, parse_selectors, selector_text
+from ctld.core.jobspec import reservation_names
 from ctld.core.model import UNLIMITED, Caller
 from ctld.services.cancelling import Cancelling, Signaller
 from ctld.services.door import Call, Right, Route
@@ -112,7 +113,7 @@ class _Jobs:
         request = decode(call.body, UpdateJobRequest)
         ids = request.ids if request.ids is not None else f"name={request.job_name or ''}"
         caller = call.caller
-        if request.partition is not None:
+        if request.partition is not None or request.reservation is not None:
             # Whether the new partition is open to the caller may hang on a second group.
             names = await self._names.of(caller.uid, caller.gid)
             caller = replace(caller, groups=names.groups)
@@ -139,6 +140,7 @@ class _Jobs:
             array_limit=request.array_limit,
             partition=request.partition,
             requeue=request.requeue,
+            reservations=None if request.reservation is None else reservation_names(request.reservation),
         )
 
     def _changed_limit(self, one: Selector, change: int) -> int:

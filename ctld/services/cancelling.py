@@ -21,6 +21,7 @@ from ctld.services.door import Call
 from ctld.services.names import uid_of
 from ctld.services.results import Result, answer
 from ctld.services.submission import check_cluster
+from ctld.services.views.jobs import reservation_of
 from ctld.store.store import Store
 from muster import hostlist
 from muster.api import CancelRequest, decode
@@ -283,6 +284,7 @@ class _Filters:
             (request.name, lambda job: job.spec.name),
             (request.account, lambda job: job.spec.account),
             (request.qos, lambda job: job.spec.qos),
+            (request.reservation, reservation_of),
             (request.wckey, lambda job: job.spec.wckey),
         ]
         self._partition = request.partition

@@ -153,6 +153,7 @@ def _with_only(state: State, job: Job) -> State:
     scratch.settings = state.settings
     scratch.nodes, scratch.node_index, scratch.node_jobs = state.nodes, state.node_index, state.node_jobs
     scratch.partitions, scratch.partition_nodes = state.partitions, state.partition_nodes
+    scratch.reservations, scratch.accounts = state.reservations, state.accounts
     scratch.free = state.free
     scratch.running, scratch.completing = state.running, state.completing
     scratch.by_array, scratch.array_running = state.by_array, state.array_running

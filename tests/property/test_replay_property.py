@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +22,9 @@ from ctld.core.commands import (
     Cancel,
     CancelStep,
     Command,
+    CreateReservation,
     CreateStep,
+    DeleteReservation,
     FinishBatch,
     FinishStep,
     Hold,
@@ -31,18 +34,21 @@ from ctld.core.commands import (
     Release,
     ReleaseNode,
     Requeue,
+    ReservationAsk,
     ResetUsage,
     StepRequest,
     Submit,
     Tick,
     UpdateJob,
     UpdateNode,
+    UpdateReservation,
 )
 from ctld.core.decide import decide
 from ctld.core.events import Event, decode, encode
 from ctld.core.model import Job, NodeFacts, NodeShare, Settings, StepResult, TaskResult
 from ctld.core.plan import Plan, Start
 from ctld.core.record import requested_size
+from ctld.core.reservations import Access
 from ctld.core.state import State
 from muster.errors import MusterError
 from muster.ids import NO_TASK, JobId, StepId, UnixTime
@@ -107,6 +113,9 @@ class World:
             (self.a_config, 0.3),
             (self.a_tree, 0.3),
             (ResetUsage, 0.1),
+            (self.a_reservation, 1),
+            (self.a_reservation_update, 0.5),
+            (self.a_reservation_delete, 0.3),
         ]
         make = self.rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         command = make()
@@ -162,6 +171,8 @@ class World:
             fields["batch"] = False
         if rng.random() < 0.2:
             fields["begin_at"] = UnixTime(self.at + 20)
+        if self.state.reservations and rng.random() < 0.5:
+            shape["reservations"] = (rng.choice(list(self.state.reservations)),)
         if rng.random() < 0.2:
             fields["kill_invalid_depend"] = True
         dependency = ""
@@ -184,6 +195,40 @@ class World:
             hold=rng.random() < 0.1,
             array_limit=rng.choice([0, 0, 2]),
         )
+
+    def a_reservation(self) -> Command:
+        rng = self.rng
+        flags = rng.choice(
+            [(), ("MAINT",), ("OVERLAP", "IGNORE_JOBS"), ("FLEX",), ("PURGE_COMP",), ("HOURLY", "NO_HOLD_JOBS_AFTER")]
+        )
+        size: dict[str, Any] = rng.choice(
+            [{"node_count": 1}, {"nodes": "n1"}, {"node_count": 1, "core_counts": (2,)}, {"nodes": "ALL"}]
+        )
+        ask = ReservationAsk(
+            name=rng.choice(["", "r1", "r2"]),
+            start_at=UnixTime(self.at + rng.choice([0, 0, 20, 60])),
+            duration_seconds=rng.choice([30, 120, 600]),
+            users=Access(("ada", "bob"), ids=(USER.uid, OTHER.uid)),
+            purge_seconds=20,
+            flags=(*flags, *rng.choice([(), ("MAGNETIC",)])),
+            **size,
+        )
+        return CreateReservation(ask, ADMIN)
+
+    def a_reservation_update(self) -> Command | None:
+        if not self.state.reservations:
+            return None
+        rng = self.rng
+        name = rng.choice(list(self.state.reservations))
+        change: dict[str, Any] = rng.choice(
+            [{"duration_seconds": 60}, {"skip": True}, {"node_count": 2}, {"flags": ("OVERLAP",)}]
+        )
+        return UpdateReservation(ReservationAsk(name=name, **change), ADMIN)
+
+    def a_reservation_delete(self) -> Command | None:
+        if not self.state.reservations:
+            return None
+        return DeleteReservation(self.rng.choice(list(self.state.reservations)), ADMIN)
 
     def a_plan(self) -> Command | None:
         """Place the queued jobs plainly on a copy of what is free; some starts are wrong on purpose."""
@@ -236,7 +281,8 @@ class World:
             )
         if len(shares) < count:
             return None
-        return Start(JobId(job.id), partition.name, tuple(shares), task)
+        asked = request.reservations
+        return Start(JobId(job.id), partition.name, tuple(shares), task, reservation=asked[0] if asked else "")
 
     def some(self, ids: object) -> Job | None:
         known = [self.state.jobs[job_id] for job_id in ids]  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ctld.core import events
-from ctld.core.apply import accounts, jobs, nodes, runs, steps
+from ctld.core.apply import accounts, jobs, nodes, reservations, runs, steps
 from ctld.core.events import Event
 from ctld.core.state import State
 
@@ -38,6 +38,10 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.StepFinished: steps.finished,
     events.NodeRegistered: nodes.registered,
     events.NodeChanged: nodes.changed,
+    events.ReservationCreated: reservations.created,
+    events.ReservationChanged: reservations.changed,
+    events.ReservationDeleted: reservations.deleted,
+    events.JobReservationLost: reservations.lost,
 }
 
 

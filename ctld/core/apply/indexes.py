@@ -125,6 +125,8 @@ def put(state: State, old: Job | None, new: Job | None, *, live: bool = True) ->
             holding(state, old, size(old)) if old else None,
             holding(state, new, size(new)) if new else None,
         )
+    if (old and _reservations_of(old)) or (new and _reservations_of(new)):
+        _reserve(state, job_id, old, new)
     state.due.set(job_id, due_at(state, new) if new else 0)
 
 
@@ -246,6 +248,26 @@ def _count(state: State, old: Job | None, new: Job | None) -> None:
         _add(state.array_running, array, 1 if runs else -1)
 
 
+def _reservations_of(job: Job) -> tuple[str, ...]:
+    """Give the reservations that a job keeps from being deleted: those that it waits for, or the one it runs in."""
+    if job.state == PENDING:
+        return job.spec.request.reservations
+    if job.state <= SUSPENDED and job.alloc is not None and job.alloc.reservation:
+        return (job.alloc.reservation,)
+    return ()
+
+
+def _reserve(state: State, job_id: int, old: Job | None, new: Job | None) -> None:
+    for name in _reservations_of(old) if old else ():
+        jobs = state.in_reservation.get(name)
+        if jobs is not None:
+            jobs.pop(job_id, None)
+            if not jobs:
+                del state.in_reservation[name]
+    for name in _reservations_of(new) if new else ():
+        state.in_reservation.setdefault(name, {})[job_id] = None
+
+
 def _rate(state: State, old: Job | None, new: Job | None) -> None:
     """Note whose priority is to be computed: what came to wait, and what changed in a way that counts."""
     queue = state.queue
@@ -320,6 +342,7 @@ def rebuild(state: State) -> None:
     state.users = {}
     state.members = 0
     state.array_running = {}
+    state.in_reservation = {}
     state.due = Deadlines()
     state.timed = {}
     _open_book(state)

@@ -22,7 +22,7 @@ from ctld.core.events import (
 from ctld.core.model import Job
 from ctld.core.state import State
 from muster.ids import JobId, UnixTime
-from muster.states import REQUEUE_HOLD, SPECIAL_EXIT, JobState, Reason
+from muster.states import REQUEUE_HOLD, RESV_DEL_HOLD, SPECIAL_EXIT, JobState, Reason
 
 
 def note_id(state: State, job_id: int) -> None:
@@ -91,7 +91,7 @@ def unheld(state: State, event: JobReleased) -> None:
         priority_set=event.priority_set,
         state_text="",
         reason="",
-        flags=job.flags & ~(REQUEUE_HOLD | SPECIAL_EXIT),
+        flags=job.flags & ~(REQUEUE_HOLD | SPECIAL_EXIT | RESV_DEL_HOLD),
     )
     put(state, job, _made_eligible(new, event.at))
 
@@ -107,6 +107,8 @@ def changed(state: State, event: JobChanged) -> None:
     fields: dict[str, object] = {name: value for name in _CHANGED if (value := getattr(event, name)) is not None}
     if event.begin_at is not None:
         spec_fields["begin_at"] = event.begin_at
+    if event.reservations is not None:
+        spec_fields["request"] = structs.replace(job.spec.request, reservations=event.reservations)
     if spec_fields:
         fields["spec"] = interned(state, structs.replace(job.spec, **spec_fields))
     if event.clauses is not None:

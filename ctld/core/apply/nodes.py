@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from ctld.core.apply.indexes import rebuild
+from ctld.core.apply.reservations import follow_nodes
 from ctld.core.events import ConfigApplied, NodeChanged, NodeRegistered
 from ctld.core.model import Allocation, Job, Node, NodeShare, NodeSpec, Step
 from ctld.core.state import State
@@ -28,6 +29,8 @@ def config_applied(state: State, event: ConfigApplied) -> None:
         for steps in state.steps.values():
             for step in list(steps.values()):
                 steps[step.step_id] = _moved_step(step, moved)
+    if state.reservations:
+        follow_nodes(state, moved)
     rebuild(state)
 
 

@@ -15,6 +15,7 @@ from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import rebuild
 from ctld.core.apply.intern import interned
 from ctld.core.model import Job, JobSpec, Node, PartitionSpec, Record, Settings, Step
+from ctld.core.reservations import Reservation
 from ctld.core.state import State
 from ctld.core.usage import UsageRecord
 from muster.errors import Damaged
@@ -27,6 +28,7 @@ class Counters(Record, frozen=True):
     next_job_id: int
     at: int
     usage_reset_at: int = 0
+    next_reservation: int = 1
 
 
 class ArrayStatus(Record, frozen=True):
@@ -47,6 +49,7 @@ SECTION_TYPES: dict[str, type[Record]] = {
     "jobs": Job,
     "steps": Step,
     "arrays": ArrayStatus,
+    "reservations": Reservation,
 }
 """Section name -> type of its records, in the order in which they are written."""
 
@@ -56,8 +59,14 @@ def dump(state: State) -> list[tuple[str, Iterator[Record]]]:
     it."""
     steps = [step for of_job in state.steps.values() for step in of_job.values()]
     arrays = [ArrayStatus(array, status) for array, status in state.array_status.items()]
+    counters = Counters(
+        next_job_id=state.next_job_id,
+        at=state.at,
+        usage_reset_at=state.usage.reset_at,
+        next_reservation=state.next_reservation,
+    )
     return [
-        ("counters", iter([Counters(next_job_id=state.next_job_id, at=state.at, usage_reset_at=state.usage.reset_at)])),
+        ("counters", iter([counters])),
         ("settings", iter([state.settings])),
         ("nodes", iter(list(state.nodes))),
         ("partitions", iter(list(state.partitions.values()))),
@@ -67,6 +76,7 @@ def dump(state: State) -> list[tuple[str, Iterator[Record]]]:
         ("jobs", iter(list(state.jobs.values()))),
         ("steps", iter(steps)),
         ("arrays", iter(arrays)),
+        ("reservations", iter(list(state.reservations.values()))),
     ]
 
 
@@ -120,6 +130,9 @@ def _take(state: State, record: Record, array_specs: dict[int, JobSpec]) -> None
             state.usage.reset_at = record.usage_reset_at
             state.next_job_id = JobId(record.next_job_id)
             state.at = UnixTime(record.at)
+            state.next_reservation = record.next_reservation
+        case Reservation():
+            state.reservations[record.name] = record
 
 
 def _shared_spec(state: State, job: Job, array_specs: dict[int, JobSpec]) -> JobSpec:

@@ -21,6 +21,7 @@ from ctld.core.decide import (
     nodes,
     plan,
     requeue,
+    reservations,
     steps,
     submit,
     tick,
@@ -52,6 +53,9 @@ _DECIDE: dict[type, Callable[[State, Any, UnixTime], list[Event]]] = {
     commands.ReleaseNode: finish.release_node,
     commands.CreateStep: steps.create_step,
     commands.FinishStep: steps.finish_step,
+    commands.CreateReservation: reservations.create,
+    commands.UpdateReservation: reservations.update,
+    commands.DeleteReservation: reservations.delete,
     commands.Tick: tick.tick,
 }
 

@@ -15,6 +15,7 @@ from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.numbering import JobIds
 from ctld.core.events import Event, JobStarted
 from ctld.core.free import exclusive_mode
+from ctld.core.holds import FOREVER, allows
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, Ranges, Request
 from ctld.core.plan import Start
@@ -102,6 +103,9 @@ class _View:
         if not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
             return None
         limit = run_limit_seconds(job, partition)
+        end = at + limit if limit >= 0 else FOREVER
+        if not allows(self._state, job, start, at, end):
+            return None
         if self._gate.after(job, partition.name, start.shares, limit) is not None:
             return None
         self._gate.took(job, partition.name, start.shares, limit)
@@ -117,7 +121,7 @@ class _View:
         return JobStarted(
             at=at,
             job_id=job_id,
-            alloc=Allocation(partition=start.partition, shares=start.shares, planned_by=start.planned_by),
+            alloc=Allocation(start.partition, start.shares, start.planned_by, start.reservation),
             limit_seconds=limit,
             array_job_id=array_job_id,
             task_id=start.task_id,

@@ -12,6 +12,7 @@ from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import JobIds, first_priority
 from ctld.core.decide.policy import check_policy, default_limit_seconds
 from ctld.core.decide.refusals import denied, invalid, refused
+from ctld.core.decide.reservations import check_use
 from ctld.core.events import Event, JobSubmitted
 from ctld.core.model import Job, JobSpec
 from ctld.core.state import State
@@ -31,6 +32,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
     spec = placed(state, spec, command.by, qos_given=command.qos_given)
     _check_rights(command)
     check_admission(state, spec, partitions, command.by)
+    check_use(state, spec, command.by)
     _check_array(state, spec)
     check_policy(state, spec, partitions, at, new=spec.array.size if spec.array is not None else 1)
     check_fit(state, spec.request, partitions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ctld.core.apply.indexes import PENDING, SUSPENDED
 from ctld.core.commands import Tick
-from ctld.core.decide import dependency
+from ctld.core.decide import dependency, reservation_time
 from ctld.core.decide.ending import end_by_kill, finish
 from ctld.core.events import (
     Event,
@@ -50,6 +50,8 @@ def tick(state: State, command: Tick, at: UnixTime) -> list[Event]:
             events.append(JobEligible(at=at, job_id=job.id))
         else:
             events += _of_running(state, job, at)
+    if state.reservations:
+        events += reservation_time.due(state, at)
     if purged:
         events.append(JobsPurged(at=at, job_ids=tuple(purged)))
     return [*events, *dependency.follow(state, events, at)]

@@ -17,6 +17,7 @@ from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.decide.policy import check_policy, default_limit_seconds
 from ctld.core.decide.refusals import denied, invalid, may_change, refused
+from ctld.core.decide.reservations import check_use
 from ctld.core.decide.selection import select, split_off
 from ctld.core.events import DependencyChanged, Event, JobChanged, JobHeld, JobReleased
 from ctld.core.model import UNLIMITED, Job
@@ -89,6 +90,11 @@ def _changes(state: State, job: Job, command: UpdateJob, at: UnixTime) -> list[E
         changed = replace(changed, begin_at=command.begin_at)
     if command.partition is not None:
         changed = _partition(state, job, command, changed)
+    if command.reservations is not None and command.reservations != job.spec.request.reservations:
+        _needs_pending(job)
+        request = replace(job.spec.request, reservations=command.reservations)
+        check_use(state, replace(job.spec, request=request), command.by)
+        changed = replace(changed, reservations=command.reservations)
     if command.array_limit is not None:
         if not job.array_job_id:
             raise refused(2036, f"job {job.id} is no array")

@@ -199,6 +199,13 @@ def partitions_of(job: Job) -> tuple[str, ...]:
     return (job.alloc.partition,) if job.alloc is not None and job.state != PENDING else job.spec.partitions
 
 
+def reservation_of(job: Job) -> str:
+    """Give the reservation that a job runs or ran in; those that it asked for while it waits."""
+    if job.alloc is not None and job.state != PENDING:
+        return job.alloc.reservation
+    return ",".join(job.spec.request.reservations)
+
+
 def listed_id(view: JobView, job: Job) -> Value:
     """`5`, `100_3` for a member, `100_[5-9%2]` for the pending rest of an array."""
     if not job.array_job_id:
@@ -407,6 +414,7 @@ FIELDS: dict[str, Field] = {
     "requested_nodes": lambda view, job: hostlist.compress(job.spec.request.nodelist),
     "requested_tres": _requested_tres,
     "requeue": lambda view, job: int(job.spec.requeue),
+    "reservation": lambda view, job: reservation_of(job) or None,
     "restarts": lambda view, job: job.restarts,
     "scheduler": lambda view, job: job.alloc.planned_by if job.alloc is not None else "Main",
     "sid": lambda view, job: job.spec.sid,

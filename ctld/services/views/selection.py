@@ -10,7 +10,7 @@ from ctld.core import ranges
 from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
 from ctld.core.state import State
-from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of, shown_flags
+from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of, reservation_of, shown_flags
 from muster import errors, hostlist
 from muster.ids import NO_TASK
 from muster.slurm_errors import slurm_text
@@ -20,6 +20,7 @@ from muster.states import (
     CONFIGURING,
     REQUEUE_HOLD,
     REQUEUED,
+    RESV_DEL_HOLD,
     SPECIAL_EXIT,
     STOPPED,
     JobState,
@@ -38,11 +39,13 @@ _FLAGS = {
     "SE": SPECIAL_EXIT,
     "STOPPED": STOPPED,
     "ST": STOPPED,
+    "RESV_DEL_HOLD": RESV_DEL_HOLD,
+    "RD": RESV_DEL_HOLD,
 }
 # Known words of states that no job of ours can have: they match nothing.
 _NEVER = frozenset(
     (
-        *("EXPEDITING", "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REVOKED", "RV"),
+        *("EXPEDITING", "RESIZING", "RS", "REQUEUE_FED", "RF", "REVOKED", "RV"),
         *("SIGNALING", "SI", "STAGE_OUT", "SO"),
     )
 )
@@ -53,9 +56,9 @@ class Selection:
     """What a query asks for; an absent part lets every job pass.
 
     Args:
-        query: `ids`, `users` (uids), `states` (words, or all), `partitions`, `names`, `accounts`, `qos`, `nodes` (a
-            host list), each a comma list; `all=1` shows hidden partitions, `expand=1` gives each member of a pending
-            array by itself.
+        query: `ids`, `users` (uids), `states` (words, or all), `partitions`, `names`, `accounts`, `qos`,
+            `reservations`, `nodes` (a host list), each a comma list; `all=1` shows hidden partitions, `expand=1` gives
+            each member of a pending array by itself.
 
     Raises:
         InvalidInput: a state, id or number that cannot be read.
@@ -69,6 +72,7 @@ class Selection:
         self._accounts = _set(query.get("accounts"))
         self._qos = _set(query.get("qos"))
         self._partitions = _set(query.get("partitions"))
+        self._reservations = _set(query.get("reservations"))
         self._nodes = _nodes(state, query.get("nodes"))
         self._all_states, self._bases, self._flags = _states(query.get("states"))
         hidden = [] if query.get("all") == "1" else [each.name for each in state.partitions.values() if each.hidden]
@@ -97,6 +101,8 @@ class Selection:
         if self._accounts is not None and spec.account not in self._accounts:
             return False
         if self._qos is not None and spec.qos not in self._qos:
+            return False
+        if self._reservations is not None and self._reservations.isdisjoint(reservation_of(job).split(",")):
             return False
         if self._partitions is not None or self._hidden:
             names = partitions_of(job)

@@ -198,7 +198,10 @@ def test_a_script_over_the_bounds_is_refused_in_a_sentence(served: Served, tmp_p
         (
             ["--reservation=r", "--wrap", "x"],
             1,
-            ["sbatch: error: --reservation is not supported by this release of Muster"],
+            [
+                "sbatch: error: Batch job submission failed: Requested reservation is invalid",
+                "sbatch: there is no reservation 'r'",
+            ],
         ),
         (
             ["-p", "nosuch", "--wrap", "x"],

@@ -168,8 +168,8 @@ def test_each_option_that_is_not_acted_on_is_refused_by_name() -> None:
 
 
 def test_a_variable_of_the_user_is_refused_too() -> None:
-    assert refused(environ={"SBATCH_RESERVATION": "r"}) == [
-        "sbatch: error: SBATCH_RESERVATION (--reservation) is not supported by this release of Muster"
+    assert refused(environ={"SBATCH_BURST_BUFFER": "r"}) == [
+        "sbatch: error: SBATCH_BURST_BUFFER (--bb) is not supported by this release of Muster"
     ]
 
 
