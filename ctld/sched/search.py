@@ -11,7 +11,7 @@ comes free bounds stay valid, and a change of a node puts back only the bounds w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +22,9 @@ from ctld.sched.demand import Alternative, Demand
 from ctld.sched.fleet import Fleet, Ints, View
 from ctld.sched.needs import Amount, amount, share_vector
 from ctld.sched.profiles import HORIZON, PAD, SHUT, Profiles, Short
-from ctld.sched.releases import FAR, Row
-from ctld.sched.select import Pick, choose
+from ctld.sched.releases import Row
+from ctld.sched.select import Pick
+from ctld.sched.sweep import Several
 
 NEVER = HORIZON + 1
 """Relative start where none is possible."""
@@ -101,6 +102,7 @@ class Search:
         self._start_shift = 1 + cpus + gpus + weights
         self._cpus_most, self._gpus_most = (1 << cpus) - 1, (1 << gpus) - 1
         self._weight: Ints = np.array([ranks[one] for one in fleet.weight], np.int64) << (1 + cpus + gpus)
+        self._several = Several(profiles, cached=cached)
         self._by_demand: dict[tuple[Demand, int, bool], Wants] = {}
         self._by_content: dict[tuple[int, bool, tuple[Amount, ...]], Wants] = {}
 
@@ -133,7 +135,7 @@ class Search:
                 return None
         barred = barred_until or {}
         if not demand.single:
-            return self._several(demand, span, since, barred, last)
+            return self._found(self._several.earliest(demand, span, since, barred, last))
         found = self._one(demand, span, since, barred, last)
         if found is not None:
             if found[0] <= since or not demand.need.uneven:
@@ -141,10 +143,13 @@ class Search:
             last = found[0] - 1
         elif not demand.need.uneven:
             return None
-        several = self._several(demand, span, since, barred, last)
+        several = self._several.earliest(demand, span, since, barred, last)
         if several is not None or found is None:
-            return several
+            return self._found(several)
         return self._found_one(demand, *found)
+
+    def _found(self, found: tuple[int, list[Pick], View] | None) -> Found | None:
+        return None if found is None else Found(self.profiles.absolute(found[0]), found[1], found[2])
 
     def _found_one(self, demand: Demand, start: int, node: int) -> Found:
         return Found(self.profiles.absolute(start), [(node, demand.tasks, demand.need.gpus_total[0])], None)
@@ -267,71 +272,6 @@ class Search:
             lower = np.maximum(changes[grown, 1].astype(np.int64) - span + 1, 0)
             np.minimum.at(keys, places[grown], lower << shift)
 
-    # Several nodes.
-
-    def _several(self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int) -> Found | None:
-        """Try the times at which something comes free, one by one."""
-        profiles = self.profiles
-        even = demand.even and not demand.need.uneven
-        times = self._even_times if even else self._times
-        for start, nodes in times(demand, span, since, barred, last):
-            begin = profiles.absolute(start)
-            view = profiles.window(begin, min(begin + span, FAR), nodes)
-            still = 0
-            for node, until in barred.items():
-                if until > begin:
-                    still |= 1 << node
-            picks = choose(demand, view, still)
-            if picks is not None:
-                return Found(begin, picks, view)
-        return None
-
-    def _even_times(
-        self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
-    ) -> Iterator[tuple[int, Ints]]:
-        """Give the times from which enough nodes have room for an even share, and these nodes."""
-        windows = [
-            self._windows(self._wants(demand, number, one), span, since, barred)
-            for number, one in enumerate(demand.alternatives)
-        ]
-        starts = np.unique(np.concatenate([_enough(ready, until, demand.need.nodes) for _, ready, until in windows]))
-        for start in starts[: int(starts.searchsorted(last, "right"))].tolist():
-            there = [nodes[(ready <= start) & (until >= start)] for nodes, ready, until in windows]
-            yield start, there[0] if len(there) == 1 else np.unique(np.concatenate(there))
-
-    def _times(
-        self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
-    ) -> Iterator[tuple[int, Ints | None]]:
-        """Give the times at which anything comes free on the nodes of a demand, from `since` on."""
-        profiles = self.profiles
-        found = [np.array([since, *(profiles.relative(until) for until in barred.values())], np.int64)]
-        for one in demand.alternatives:
-            data = profiles.data[one.indexes]
-            grown = (data[:, 1:, 1:] > data[:, 1:, :-1]).any(1) & (data[:, 0, 1:] != PAD)
-            found.append(data[:, 0, 1:][grown].astype(np.int64))
-        starts = np.unique(np.concatenate(found))
-        first, end = np.searchsorted(starts, (since, last + 1))
-        for start in starts[first:end].tolist():
-            yield start, None
-
-    def _windows(self, wants: Wants, span: int, since: int, barred: Mapping[int, int]) -> tuple[Ints, Short, Short]:
-        """Give the intervals of starts that a share has on the nodes of a set: nodes, first and last starts. Each
-        node may have several; they do not overlap."""
-        times, bad, _ = self._steps(wants, None)
-        begin = np.maximum(times, since)
-        for node, until in barred.items():
-            place = int(wants.place[node])
-            if place >= 0:
-                begin[place] = np.maximum(begin[place], self.profiles.relative(until))
-        ends = _ends(times, bad)
-        good = ends - begin >= span
-        # A run has one end: only its first step counts, also where the run began in the past.
-        good[:, 1:] &= ends[:, 1:] != ends[:, :-1]
-        places, steps = np.nonzero(good)
-        end = ends[places, steps]
-        latest = np.where(end == PAD, np.int32(PAD), end - span)
-        return wants.nodes[places], begin[places, steps], latest
-
     def _steps(self, wants: Wants, places: Ints | None) -> tuple[Short, npt.NDArray[np.bool_], Short]:
         """Give the steps of some nodes of a set: their times, whether the share has no room then, and all."""
         profiles = self.profiles
@@ -386,12 +326,4 @@ def _ends(times: Short, bad: npt.NDArray[np.bool_]) -> Short:
     """Give for each step the time from which there is no room next: its own time where it has none."""
     ends = np.where(bad, times, np.int32(PAD))
     found: Short = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    return found
-
-
-def _enough(ready: Short, until: Short, nodes: int) -> Short:
-    """Give the times at which another interval begins and at least so many contain it."""
-    begins = np.sort(ready)
-    counts = np.arange(1, len(begins) + 1) - np.searchsorted(np.sort(until), begins, "left")
-    found: Short = begins[counts >= nodes]
     return found

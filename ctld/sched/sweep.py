@@ -1,0 +1,282 @@
+"""The earliest start of a job on several nodes: a sweep over the times at which anything changes on its nodes.
+
+Each node counts for so many units over [t, t + duration): 1 where an even share fits, else the tasks or GPUs that it
+could take. Only times at which the units of all nodes suffice are tried with `select.choose`. The units are an upper
+bound of what the choice may take, so that no start is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctld.sched.demand import Demand
+from ctld.sched.fleet import Ints, View, members
+from ctld.sched.profiles import HORIZON, Profiles, Short
+from ctld.sched.releases import FAR
+from ctld.sched.select import Pick, choose
+
+_FEW, _MANY = 128, 4096
+"""Changes that are looked at together; with fewer or more the step in time is changed."""
+
+
+class Units:
+    """How many units of a demand a node can give."""
+
+    __slots__ = ("devices", "least", "limits", "nodes", "per_unit", "place", "wanted")
+
+    def __init__(self, demand: Demand) -> None:
+        fleet, need = demand.fleet, demand.need
+        bits = 0
+        for alternative in demand.alternatives:
+            bits |= alternative.bits
+        self.nodes: Ints = np.array(members(bits), np.int64)
+        self.place = np.full(fleet.size, -1, np.int64)
+        self.place[self.nodes] = np.arange(len(self.nodes))
+        rows = [(one[0], one[1] if need.memory_counts else 0, *one[2]) for one in demand.least]
+        self.least: Short = np.array(rows, np.int32).reshape(len(rows), -1)[fleet.kind_column[self.nodes]]
+        """[place, resource]: the smallest share of a node."""
+        self.wanted = need.nodes
+        """Units that the job needs."""
+        self.per_unit: list[tuple[int, int]] = []
+        """(resource, how much of it a unit takes) where units are counted; else a node that serves is a unit."""
+        self.limits = 1
+        """Most units on a node."""
+        if not need.uneven:
+            return
+        if need.tasks:
+            self.wanted = max(need.tasks, need.nodes)
+            self.limits = min(need.tasks, need.tasks_cap) if need.tasks_cap else need.tasks
+            if not need.overcommit:
+                self.per_unit.append((0, need.cpus_per_task))
+                if need.memory_counts and need.memory_per_cpu and not need.memory_each:
+                    self.per_unit.append((1, need.memory_per_cpu * need.cpus_per_task))
+            if need.gpus_task[0]:
+                self.per_unit.append((2, need.gpus_task[0]))
+        else:
+            self.wanted = self.limits = need.gpus_total[0]
+            self.per_unit.append((2, 1))
+            if need.cpus_per_gpu:
+                self.per_unit.append((0, need.cpus_per_gpu))
+
+    def count(self, places: Ints | None, least: Short) -> Ints:
+        """Count the units of some places (None: all), given what is free there."""
+        wanted = self.least if places is None else self.least[places]
+        served = np.asarray((least >= wanted).all(1))
+        if not self.per_unit:
+            return served.astype(np.int64)
+        units: Ints = np.full(len(least), self.limits, np.int64)
+        for resource, amount in self.per_unit:
+            np.minimum(units, least[:, resource] // amount, out=units)
+        units *= served
+        return units
+
+
+class Sweep:
+    """Where the search for one demand and duration stands: nothing before `at` is possible."""
+
+    __slots__ = ("at", "seen", "since", "step", "total", "units")
+
+    def __init__(self, seen: int, since: int) -> None:
+        self.at = -1
+        """Relative; below 0: nothing is known."""
+        self.units: Ints = np.zeros(0, np.int64)
+        """By place: units over the interval from `at` on."""
+        self.total = 0
+        self.seen = seen
+        """Number of the first change that it does not know."""
+        self.since = since
+        """Starts before this were not looked at."""
+        self.step = 256
+        """Seconds that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a sweep."""
+
+    demand: Demand
+    units: Units
+    span: int
+    barred: Mapping[int, int]
+    """Nodes that belong to another user, with the end of that."""
+    last: int
+    """Last start to consider, relative."""
+
+
+class Several:
+    """Answers questions about demands on several nodes, or on an uneven number of them."""
+
+    def __init__(self, profiles: Profiles, *, cached: bool) -> None:
+        self.profiles = profiles
+        self.cached = cached
+        self._units: dict[Demand, Units] = {}
+        self._sweeps: dict[tuple[Demand, int], Sweep] = {}
+        self._late: dict[tuple[Demand, int], Sweep] = {}
+
+    def earliest(
+        self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
+    ) -> tuple[int, list[Pick], View] | None:
+        """Give the first start (relative, from `since` to `last`), the picks and what is free there then."""
+        units = self._units.get(demand)
+        if units is None:
+            units = self._units[demand] = Units(demand)
+        if not len(units.nodes):
+            return None
+        sweep = self._sweep(demand, units, span, since)
+        lower = max(sweep.at, since)
+        if lower > last:
+            return None
+        if sweep.at != lower:
+            self._begin(sweep, units, span, lower)
+        return self._run(sweep, Question(demand, units, span, barred, last))
+
+    def _run(self, sweep: Sweep, ask: Question) -> tuple[int, list[Pick], View] | None:
+        """Go through the changes from where the sweep stands."""
+        units, span, barred, last = ask.units, ask.span, ask.barred, ask.last
+        more = {self.profiles.relative(until) for until in barred.values()}  # Other times to try.
+        keep = True  # As long as no time was passed over only because of barred nodes.
+        at, counted, total = sweep.at, sweep.units, sweep.total
+        if total >= units.wanted:
+            found = self._try(ask, counted, at)
+            if found is not None:
+                return found
+            keep = not barred
+        while at < last:
+            until = min(at + sweep.step, last)
+            places, times, gives = self._changes(units, span, at, until)
+            if len(places) > _MANY and until - at > 1:
+                sweep.step = max(1, sweep.step // 4)
+                continue
+            if len(places) < _FEW:
+                sweep.step = min(sweep.step * 4, HORIZON)
+            if len(places):
+                gains = gives.copy()
+                same = places[1:] == places[:-1]
+                gains[1:][same] -= gives[:-1][same]
+                firsts = np.ones(len(places), np.bool_)
+                firsts[1:] = ~same
+                gains[firsts] -= counted[places[firsts]]
+                order = np.argsort(times, kind="stable")
+                totals = total + np.cumsum(gains[order])
+                when = times[order]
+                enough = totals >= units.wanted
+                enough[:-1] &= when[1:] != when[:-1]
+                tried = {int(when[index]): int(index) + 1 for index in np.flatnonzero(enough)}
+            else:
+                order, totals, when, tried = places, places, times, {}
+            for time in more:
+                if at < time <= until and time not in tried:
+                    index = int(np.searchsorted(when, time, "right"))
+                    if (int(totals[index - 1]) if index else total) >= units.wanted:
+                        tried[time] = index
+            for time in sorted(tried):
+                index = tried[time]
+                then = counted.copy()
+                then[places[order[:index]]] = gives[order[:index]]
+                found = self._try(ask, then, time)
+                if found is not None:
+                    if keep:
+                        sweep.at, sweep.units = time, then
+                        sweep.total = int(totals[index - 1]) if index else total
+                    return found
+                keep = keep and not barred
+            if len(places):
+                counted = counted.copy()
+                counted[places[order]] = gives[order]
+                total = int(totals[-1])
+            at = until
+            if keep:
+                sweep.at, sweep.units, sweep.total = at, counted, total
+        if keep and at >= last == HORIZON:
+            sweep.at = HORIZON + 1
+        return None
+
+    def _try(self, ask: Question, counted: Ints, at: int) -> tuple[int, list[Pick], View] | None:
+        """Let the selection choose among the nodes that have units."""
+        begin = self.profiles.absolute(at)
+        view = self.profiles.window(begin, min(begin + ask.span, FAR), ask.units.nodes[counted > 0])
+        still = 0
+        for node, until in ask.barred.items():
+            if until > begin:
+                still |= 1 << node
+        picks = choose(ask.demand, view, still)
+        return (at, picks, view) if picks is not None else None
+
+    def _changes(self, units: Units, span: int, after: int, until: int) -> tuple[Ints, Ints, Ints]:
+        """Give the changes of intervals that begin in (after, until]: place, time, units from then on; by place and
+        time."""
+        profiles = self.profiles
+        longest = int(profiles.lengths[units.nodes].max(initial=1))
+        times = profiles.data[units.nodes, 0, :longest]
+        begun = np.nonzero((times > after) & (times <= until))
+        ended = np.nonzero((times >= after + span) & (times < until + span) & (times <= HORIZON))
+        places = np.concatenate((begun[0], ended[0]))
+        when = np.concatenate((times[begun], times[ended] - (span - 1))).astype(np.int64)
+        if not len(places) or len(places) > _MANY:
+            return places, when, when
+        order = np.lexsort((when, places))
+        places, when = places[order], when[order]
+        gives = units.count(places, _least(profiles, units.nodes[places], when, span))
+        return places, when, gives
+
+    def _begin(self, sweep: Sweep, units: Units, span: int, at: int) -> None:
+        sweep.at = at
+        sweep.units = units.count(None, self.profiles.least(units.nodes, at, at + span))
+        sweep.total = int(sweep.units.sum())
+
+    def _sweep(self, demand: Demand, units: Units, span: int, since: int) -> Sweep:
+        """Give where the search stands, brought up to the profiles."""
+        if not self.cached:
+            return Sweep(0, since)
+        profiles = self.profiles
+        key = demand, span
+        now = profiles.now - profiles.origin
+        known = self._sweeps if since <= now else self._late
+        sweep = known.get(key)
+        if sweep is None or sweep.since > since:
+            sweep = known[key] = Sweep(profiles.log_to, since)
+        self._follow(sweep, units, span)
+        sweep.since = since
+        return sweep
+
+    def _follow(self, sweep: Sweep, units: Units, span: int) -> None:
+        """Apply the changes of the profiles."""
+        profiles = self.profiles
+        seen, sweep.seen = sweep.seen, profiles.log_to
+        if sweep.at < 0:
+            return
+        if seen < profiles.log_from:
+            sweep.at = -1
+            return
+        changes = profiles.log[seen - profiles.log_from : profiles.log_to - profiles.log_from]
+        if not len(changes):
+            return
+        places = units.place[changes[:, 0]]
+        grown = (changes[:, 3] > 0) & (places >= 0)
+        if grown.any() and int(changes[grown, 1].min()) - span < sweep.at:
+            sweep.at = -1
+            return
+        if sweep.at > HORIZON:
+            return
+        touched = (places >= 0) & (changes[:, 1] < sweep.at + span) & (changes[:, 2] > sweep.at)
+        if not touched.any():
+            return
+        places = np.unique(places[touched])
+        least = profiles.least(units.nodes[places], sweep.at, sweep.at + span)
+        fresh = units.count(places, least)
+        sweep.total += int(fresh.sum() - sweep.units[places].sum())
+        sweep.units[places] = fresh
+
+
+def _least(profiles: Profiles, nodes: Ints, starts: Ints, span: int) -> Short:
+    """Give the least that is free on each node over an interval of its own."""
+    longest = int(profiles.lengths[nodes].max(initial=1))
+    block = profiles.data[nodes, :, :longest]
+    times = block[:, 0]
+    outside = times >= (starts + span)[:, None]
+    outside[:, :-1] |= times[:, 1:] <= starts[:, None]
+    found: Short = np.where(outside[:, None, :], np.int32((1 << 31) - 1), block[:, 1:]).min(2)
+    return found
