@@ -93,7 +93,8 @@ Usage: scontrol [OPTIONS] COMMAND [ARGUMENTS]
 Commands:
   show ENTITY [ID]     config, daemons, hostlist LIST, hostlistsorted LIST, hostnames [LIST], job, licenses, node,
                        partition, reservation, step, topology
-  update KEY=VALUE ... change a job or node
+  update KEY=VALUE ... change a job, node or reservation
+  create reservation KEY=VALUE ..., delete reservation NAME
   hold, release, uhold, requeue, requeuehold JOBS
   ping, shutdown, version
   write batch_script JOB [FILE|-]

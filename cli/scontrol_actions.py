@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     Problem = Mapping[str, Any]
     Told = Callable[[str, Problem], list[str]]
 
-KEYWORDS = ("hold", "holdu", "release", "requeue", "requeuehold", "shutdown", "uhold", "update", "write")
+KEYWORDS = (
+    "create",
+    "delete",
+    "hold",
+    "holdu",
+    "release",
+    "requeue",
+    "requeuehold",
+    "shutdown",
+    "uhold",
+    "update",
+    "write",
+)
 """What `run` carries out; every other keyword it refuses by name."""
 _UNKNOWN_JOB = 2017
 
@@ -53,11 +65,51 @@ def _run(keyword: str, arguments: list[str], quiet: bool) -> int:
         from cli import scontrol_update
 
         return scontrol_update.update(arguments, quiet)
+    if keyword == "create":
+        return _create(arguments)
+    if keyword == "delete":
+        return _delete(arguments)
     if keyword == "write":
         return _write(arguments)
     if keyword == "shutdown":
         return _shutdown(arguments)
     raise unsupported(keyword)
+
+
+def _create(arguments: list[str]) -> int:
+    """Make what the first word names: `reservation KEY=VALUE...`, or `ReservationName=x KEY=VALUE...`."""
+    head, equals, name = arguments[0].partition("=")
+    entity = _entity(head)
+    if not entity:
+        raise base.Quit(1, f"scontrol: error: Invalid creation entity: {arguments[0]}")
+    if entity != "reservation":
+        raise unsupported(f"create {entity}")
+    from cli import scontrol_reservations
+
+    rest = arguments[1:]
+    return scontrol_reservations.create([f"ReservationName={name}", *rest] if equals else rest)
+
+
+def _delete(arguments: list[str]) -> int:
+    """Delete what is named: `ReservationName=x`, `reservation=x`, `reservation x`."""
+    head, equals, name = arguments[0].partition("=")
+    entity = _entity(head)
+    if not entity or (not equals and len(arguments) != 2) or (equals and len(arguments) > 1):
+        raise base.Quit(1, f"Invalid deletion entity: {arguments[0]}")
+    if entity != "reservation":
+        raise unsupported(f"delete {entity}")
+    from cli import scontrol_reservations
+
+    return scontrol_reservations.delete(name if equals else arguments[1], " ".join(arguments))
+
+
+def _entity(word: str) -> str:
+    """Give what a word of create or delete names; empty for nothing."""
+    word = word.lower()
+    for entity, least in (("partitionname", 3), ("reservationname", 3), ("nodename", 3)):
+        if len(word) >= least and entity.startswith(word):
+            return entity.removesuffix("name")
+    return ""
 
 
 def unsupported(what: str) -> base.Quit:

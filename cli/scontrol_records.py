@@ -18,7 +18,8 @@ JOB_FIELDS = (
     *("evaluated_at", "exclude", "exclusive", "exit_code", "failed_node", "features", "gid", "gres_detail", "group"),
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
     *("name", "nice", "node_range", "nodelist", "oversubscribe", "partition", "planned_nodes", "priority", "qos"),
-    *("reason", "requested_nodes", "requested_tres", "requeue", "restarts", "scheduler", "sid", "start_at", "state"),
+    *("reason", "requested_nodes", "requested_tres", "requeue", "reservation", "restarts", "scheduler", "sid"),
+    *("start_at", "state"),
     *("std_err_path", "std_in_path", "std_out_path", "submit_host", "submit_line", "submitted_at", "tasks"),
     *("tasks_per_node", "tmp", "tres_per_job", "tres_per_node", "tres_per_task", "uid", "used", "user", "wckey"),
     "work_dir",
@@ -27,7 +28,7 @@ NODE_FIELDS = (
     *("address", "agent_started_at", "allocated_cpus", "allocated_memory", "allocated_tres", "arch", "boards"),
     *("boot_at", "configured_tres", "cores", "cpus", "features", "free_memory", "gres", "gres_used", "host"),
     *("last_busy_at", "load", "memory", "name", "os", "owner", "partitions", "port", "reason", "reason_at"),
-    *("reason_uid", "sockets", "state_complete", "threads", "tmp", "version", "weight"),
+    *("reason_uid", "reservation", "sockets", "state_complete", "threads", "tmp", "version", "weight"),
 )
 PARTITION_FIELDS = (
     *("allow_accounts", "allow_groups", "allow_qos", "cpus", "default", "default_memory_per_cpu"),
@@ -90,6 +91,7 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         f"MinCPUsNode={one['least_cpus']} MinMemory{one['memory_by']}={format_memory_mib(one['memory'])}"
         f" MinTmpDiskNode={format_memory_mib(one['tmp'])}",
         f"Features={_null(one['features'])} DelayBoot=00:00:00",
+        *([f"Reservation={one['reservation']}"] if one["reservation"] else ()),
         f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous=0 Licenses={NULL}"
         f" LicensesAlloc={NULL} Network={NULL}",
         f"Command={_null(one['command'])}",
@@ -149,6 +151,8 @@ def node(one: Record, oneliner: bool, details: bool) -> str:
     if one["reason"]:
         who = f"[{user_name(one['reason_uid'])}@{_time(one['reason_at'])}]"
         lines += f"Reason={one['reason']} {who}".split("\n")
+    if one["reservation"]:
+        lines.append(f"ReservationName={one['reservation']}")
     return _record(lines, oneliner)
 
 

@@ -72,7 +72,7 @@ def show(arguments: list[str], options: Options) -> int:
         base.write("No licenses configured in Slurm.\n")
         return 0
     if entity == "reservations":
-        return _no_reservation(name)
+        return _reservations(name, options)
     if entity == "topology":
         return 0  # a flat network, of which the reference prints nothing
     if entity in ("jobs", "jobid"):
@@ -287,12 +287,20 @@ def _config(options: Options) -> int:
     return 0
 
 
-def _no_reservation(name: str | None) -> int:
-    if name is None:
+def _reservations(name: str | None, options: Options) -> int:
+    from cli import scontrol_reservations
+
+    found = _ask("/v1/reservations", "slurm_load_reservations", options)["reservations"]
+    if name is not None:
+        found = [one for one in found if one["name"] == name]
+        if not found:
+            base.write(f"Reservation {name} not found\n")
+            return 1
+    if not found:
         base.write("No reservations in the system\n")
         return 0
-    base.write(f"Reservation {name} not found\n")
-    return 1
+    base.write("".join([scontrol_reservations.record(one, options.oneliner) for one in found]))
+    return 0
 
 
 def _daemons() -> int:

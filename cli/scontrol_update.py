@@ -45,6 +45,10 @@ def update(arguments: list[str], quiet: bool) -> int:
         return _update_job(entity, name, rest, quiet)
     if entity == "node":
         return _update_node(name, rest)
+    if entity == "reservation":
+        from cli import scontrol_reservations
+
+        return scontrol_reservations.update([f"ReservationName={name}", *(word for _, _, word in rest)])
     raise unsupported(f"update of a {entity}" if entity != "SlurmctldDebug" else "update of SlurmctldDebug")
 
 

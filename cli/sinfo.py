@@ -131,8 +131,7 @@ def _main(argv: list[str]) -> int:
     if every is not None and not (every.isascii() and every.isdigit() and int(every)):
         raise base.Quit(1, f"sinfo: error: --iterate={every}: a number of seconds, at least 1, must be given")
     if "T" in values:
-        base.write("No reservations in the system\n")
-        return 0
+        return _reservations(values, int(every) if every else 0)
     columns = _columns(values)
     only = chooser(values.get("t") or ("down,drain,fail" if "R" in values else None))
     while True:
@@ -143,6 +142,54 @@ def _main(argv: list[str]) -> int:
             return 0
         base.write("\n")
         time.sleep(int(every))
+
+
+def _reservations(values: dict[str, str | None], every_seconds: int) -> int:
+    """Print the reservations, each column as wide as it has to be."""
+    from muster.timepoints import format_time_point
+    from muster.units import format_duration
+
+    while True:
+        try:
+            answer = client.call("GET", "/v1/reservations")
+        except errors.MusterError as problem:
+            raise base.refused("slurm_load_reservations", problem, colon=": ") from None
+        rows: list[tuple[str, ...]] = [
+            (
+                one["name"],
+                one["state"],
+                format_time_point(one["start_at"]),
+                format_time_point(one["end_at"]),
+                format_duration(one["duration"]),
+                one["nodes"],
+            )
+            for one in answer["reservations"]
+        ]
+        if not rows:
+            base.write("No reservations in the system\n")
+        else:
+            if "h" not in values:
+                rows.insert(0, ("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST"))
+            base.write(_table(rows))
+        if not every_seconds:
+            return 0
+        base.write("\n")
+        time.sleep(every_seconds)
+
+
+_LEAST_WIDTHS = (9, 8, 19, 19, 11)
+"""Of all columns but the last."""
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    """Give rows with the name to the left and all else to the right, as Slurm prints reservations."""
+    widths = [max([least, *[len(row[place]) for row in rows]]) for place, least in enumerate(_LEAST_WIDTHS)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [text.rjust(width) for text, width in zip(row[1:-1], widths[1:], strict=True)]
+        lines.append("  ".join([*cells, row[-1]]) + "\n")
+    return "".join(lines)
 
 
 def _tell(key: str) -> bool:

@@ -27,7 +27,7 @@ LETTERS: dict[str, Source] = {
     "G": ("GRES", "n.gres", "null"),
     "h": ("OVERSUBSCRIBE", "p.oversubscribe", "plain"),
     "H": ("TIMESTAMP", "n.reason_at", "time_unknown"),
-    "i": ("RESERVATION", "", "="),
+    "i": ("RESERVATION", "n.reservation", "plain"),
     "I": ("PRIO_JOB_FACTOR", "p.priority_job_factor", "plain"),
     "l": ("TIMELIMIT", "p.time", "plain"),
     "L": ("DEFAULTTIME", "p.default_time", "plain"),

@@ -279,6 +279,8 @@ class ReservationAsk:
     """A host list, or ALL."""
     node_count: int | None = None
     core_counts: tuple[int, ...] | None = None
+    cpus: int | None = None
+    """In all; whole cores are taken."""
     gpus: tuple[GpuRequest, ...] | None = None
     """In all."""
     gpus_per_node: tuple[GpuRequest, ...] | None = None

@@ -19,6 +19,7 @@ from ctld.core.decide.selection import select
 from ctld.core.jobids import Selector, parse_selector, parse_selectors, selector_text
 from ctld.core.jobspec import reservation_names
 from ctld.core.model import UNLIMITED, Caller
+from ctld.services import reservations
 from ctld.services.cancelling import Cancelling, Signaller
 from ctld.services.door import Call, Right, Route
 from ctld.services.names import NameCache
@@ -72,6 +73,7 @@ def routes(context: Context) -> list[Route]:
         Route("GET", "/v1/jobs/{job}/wait", Right.ANYONE, "job", Waiting(context.store).wait),
         Route("POST", "/v1/nodes/update", Right.ADMIN, "node", jobs.update_nodes),
         Route("POST", "/v1/shutdown", Right.ADMIN, "cluster", jobs.shutdown),
+        *reservations.changing(context.store, context.clock),
     ]
 
 

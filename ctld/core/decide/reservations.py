@@ -10,6 +10,7 @@ from ctld.core.commands import CreateReservation, DeleteReservation, Reservation
 from ctld.core.decide.refusals import denied, invalid, refused
 from ctld.core.decide.reservation_nodes import Wanted, named, parts_for, still_there
 from ctld.core.events import Event, ReservationChanged, ReservationCreated, ReservationDeleted
+from ctld.core.free import cpus_per_core
 from ctld.core.holds import may_use
 from ctld.core.model import Caller, JobSpec
 from ctld.core.reservations import (
@@ -88,7 +89,7 @@ def update(state: State, command: UpdateReservation, at: UnixTime) -> list[Event
             flags -= asked
         else:
             flags |= asked  # as with Slurm, Flags= adds to those that are there
-        flags = _flags(flags)
+        flags = _flags(flags) | {"SPEC_NODES"}.intersection(one.flags)
         if "PURGE_COMP" in flags:
             new = structs.replace(new, purge_seconds=ask.purge_seconds or one.purge_seconds or PURGE_SECONDS)
         else:
@@ -357,7 +358,7 @@ def _wanted(state: State, one: Reservation, ask: ReservationAsk) -> Wanted:
     return Wanted(
         nodes,
         ask.node_count or 0,
-        ask.core_counts or (),
+        ask.core_counts or ((_cores_for(state, ask.cpus),) if ask.cpus else ()),
         ask.gpus or (),
         ask.gpus_per_node or (),
         one.partition,
@@ -365,10 +366,16 @@ def _wanted(state: State, one: Reservation, ask: ReservationAsk) -> Wanted:
     )
 
 
+def _cores_for(state: State, cpus: int) -> int:
+    """Give the cores that so many CPUs need on the nodes with the fewest CPUs a core."""
+    return -(-cpus // min((cpus_per_core(node.spec) for node in state.nodes), default=1))
+
+
 def _changed_nodes(state: State, one: Reservation, new: Reservation, ask: ReservationAsk, at: UnixTime) -> Reservation:
     """Give the changed reservation its nodes: other ones named, more or fewer, or the same at another time."""
-    asked = any(each is not None for each in (ask.nodes, ask.node_count, ask.core_counts, ask.gpus, ask.gpus_per_node))
-    if asked and (one.by_cores or ask.core_counts or ask.gpus or ask.gpus_per_node):
+    of_nodes = (ask.core_counts, ask.cpus, ask.gpus, ask.gpus_per_node)
+    asked = any(each is not None for each in (ask.nodes, ask.node_count, *of_nodes))
+    if asked and (one.by_cores or any(of_nodes)):
         raise refused(2109, "delete it and make a new one")
     if ask.nodes is not None:
         nodes = named(state, ask.nodes, new.partition)
@@ -377,7 +384,7 @@ def _changed_nodes(state: State, one: Reservation, new: Reservation, ask: Reserv
         )
     elif ask.node_count is not None:
         new = structs.replace(new, parts=_resized(state, new, ask.node_count, at))
-    if not new.parts and not new.anywhere:
+    if not new.parts and one.parts:
         raise invalid(2006, "a reservation without nodes keeps nothing")
     if (new.parts, new.start_at, new.end_at, new.flags) != (one.parts, one.start_at, one.end_at, one.flags):
         still_there(state, new, at)

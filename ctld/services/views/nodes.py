@@ -26,17 +26,27 @@ UNKNOWN, DOWN, IDLE, ALLOCATED, ERROR, MIXED, FUTURE = range(7)
 BASE_WORDS = ("UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE")
 
 # Flags, in the order of the complete form, lowest bit first.
-COMPLETING, DRAIN, INVALID, FAIL, NO_RESPOND, PLANNED = (1 << place for place in range(6))
+COMPLETING, DRAIN, INVALID, FAIL, MAINT, RESERVED, NO_RESPOND, PLANNED = (1 << place for place in range(8))
 FLAG_WORDS = (
     (COMPLETING, "COMPLETING"),
     (DRAIN, "DRAIN"),
     (INVALID, "INVALID_REG"),
     (FAIL, "FAIL"),
+    (MAINT, "MAINTENANCE"),
+    (RESERVED, "RESERVED"),
     (NO_RESPOND, "NOT_RESPONDING"),
     (PLANNED, "PLANNED"),
 )
 # Bits of Slurm's own numbering, which sinfo's order goes by.
-_SORT_BITS = ((DRAIN, 0x200), (COMPLETING, 0x400), (NO_RESPOND, 0x800), (FAIL, 0x2000), (INVALID, 0x1000000))
+_SORT_BITS = (
+    (DRAIN, 0x200),
+    (COMPLETING, 0x400),
+    (NO_RESPOND, 0x800),
+    (FAIL, 0x2000),
+    (INVALID, 0x1000000),
+    (RESERVED, 0x20),
+    (MAINT, 0x8000),
+)
 _RUNNING, _SUSPENDED = int(JobState.RUNNING), int(JobState.SUSPENDED)
 
 
@@ -53,6 +63,14 @@ class NodeView:
         self.at = at
         self.planned = frozenset(planned)
         self.completing = frozenset(node for job_id in state.completing for node in state.jobs[job_id].completing)
+        self.reservations: dict[int, str] = {}
+        """Node -> the reservation whose time it is there, the last one made where several lie over each other."""
+        self.maintenance: set[int] = set()
+        for one in state.reservations.values():
+            if one.is_active(at):
+                self.reservations.update(dict.fromkeys(one.nodes, one.name))
+                if one.has("MAINT"):
+                    self.maintenance.update(one.nodes)
         self._seen: Node | None = None
         self._status = (UNKNOWN, 0)
 
@@ -80,6 +98,10 @@ class NodeView:
             flags |= INVALID
         if node.fail:
             flags |= FAIL
+        if index in self.reservations:
+            flags |= RESERVED
+        if index in self.maintenance:
+            flags |= MAINT
         if index not in self.links.up:
             flags |= NO_RESPOND
         if node.down:
@@ -98,10 +120,14 @@ class NodeView:
 
 def state_words(base: int, flags: int) -> tuple[str, str]:
     """Give the single word in its long and compact form: `DRAINED*`, `DRAIN*`."""
-    star = "*" if flags & NO_RESPOND else ""
     if flags & INVALID:
         return "INVAL", "INVAL"
     busy = base in (ALLOCATED, MIXED)
+    star = "*" if flags & NO_RESPOND else ""
+    if flags & MAINT:
+        if not (flags & DRAIN or busy or base == DOWN):
+            return f"MAINT{star}", f"MAINT{star}"
+        star = "$"
     if flags & DRAIN:
         words = ("DRAINING", "DRNG") if busy or flags & COMPLETING else ("DRAINED", "DRAIN")
     elif flags & FAIL:
@@ -114,7 +140,9 @@ def state_words(base: int, flags: int) -> tuple[str, str]:
     elif flags & COMPLETING:
         words = ("COMPLETING", "COMP")
     elif base == IDLE:
-        words = ("PLANNED", "PLND") if flags & PLANNED and not star else ("IDLE", "IDLE")
+        words = ("IDLE", "IDLE")
+        if not star and flags & (RESERVED | PLANNED):
+            words = ("RESERVED", "RESV") if flags & RESERVED else ("PLANNED", "PLND")
     elif base == MIXED:
         words = ("MIXED", "MIX")
         star = star or ("-" if flags & PLANNED else "")
@@ -282,6 +310,7 @@ FIELDS: dict[str, Field] = {
     "reason": lambda view, node: node.reason or None,
     "reason_at": lambda view, node: node.reason_at if node.reason else 0,
     "reason_uid": lambda view, node: node.reason_uid if node.reason else None,
+    "reservation": lambda view, node: view.reservations.get(node.index),
     "responding": lambda view, node: int(node.index in view.links.up),
     "sockets": lambda view, node: node.spec.sockets,
     "state": lambda view, node: state_words(*view.status(node))[0],

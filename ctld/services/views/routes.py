@@ -20,6 +20,7 @@ from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job, Node
 from ctld.core.plan import Plan, Wait
 from ctld.sched.explain import reason_of
+from ctld.services import reservations
 from ctld.services.door import Call, Handler, Right, Route
 from ctld.services.views import partitions as partition_views
 from ctld.services.views.jobs import FIELDS as JOB_FIELDS
@@ -92,7 +93,10 @@ def routes(context: Context) -> list[Route]:
         ("/v1/config", "cluster", reader.config),
         ("/v1/ping", "cluster", reader.ping),
     )
-    return [Route("GET", pattern, Right.ANYONE, subject, handler) for pattern, subject, handler in table]
+    return [
+        *(Route("GET", pattern, Right.ANYONE, subject, handler) for pattern, subject, handler in table),
+        *reservations.listing(context.store, context.clock),
+    ]
 
 
 class _Reader:

@@ -17,6 +17,7 @@ import ctld.daemon
 from ctld.core.commands import ApplyPlan, CreateStep, StepRequest, Submit
 from ctld.core.model import Caller, NodeShare, Settings
 from ctld.core.plan import Plan, Start
+from ctld.core.reservations import Access, Reservation
 from ctld.loops.links import Links
 from ctld.loops.schedule import Scheduler
 from ctld.services import actions, history, status, steps
@@ -29,7 +30,7 @@ from muster.auth import Identity
 from muster.clock import SystemClock
 from muster.config.load import load
 from muster.config.records import ClusterConfig
-from muster.ids import JobId
+from muster.ids import JobId, UnixTime
 from tests.builders import NOON, a_spec, a_state
 from tests.serving import RecordedSignals
 
@@ -55,6 +56,10 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/jobs/{job}/wait"): ("", "ok ok absent | ok ok absent | ok ok absent"),
     ("POST", "/v1/nodes/update"): ('{"nodes": "n4", "state": "DRAIN", "reason": "x"}', ADMIN),
     ("POST", "/v1/shutdown"): ("", ADMIN),
+    ("POST", "/v1/reservations/create"): ('{"nodes": "n4", "start": 4000000000, "duration": 60, "users": "0"}', ADMIN),
+    ("POST", "/v1/reservations/update"): ('{"name": "kept", "comment": "x"}', ADMIN),
+    ("POST", "/v1/reservations/delete"): ('{"name": "kept"}', ADMIN),
+    ("GET", "/v1/reservations"): ("", EVERYONE),
     ("POST", "/v1/jobs/{job}/steps"): ('{"name": "x", "argv": ["x"], "overlap": true}', OWNER),
     ("POST", "/v1/jobs/{job}/steps/{step}/signal"): ("", OWNER),
     ("POST", "/v1/jobs/{job}/steps/{step}/cancel"): ("", OWNER),
@@ -84,6 +89,10 @@ WORDS = {200: "ok", 400: "wrong", 403: "denied", 404: "absent", 409: "refused", 
 def a_store() -> tuple[Store, MemoryBlobs]:
     """A running job of ada's and one of bob's, each with a step."""
     state = a_state(settings=Settings(require_registration=False, job_requeue=True))
+    state.reservations["kept"] = Reservation(
+        "kept", 1, UnixTime(3_999_000_000), UnixTime(3_999_000_060), NOON, users=Access(("ada",), ids=(ADA.uid,))
+    )
+    state.next_reservation = 2
     journal = MemoryJournal()
     blobs = MemoryBlobs(journal)
     store = Store(state, journal)
