@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association, Limits, Qos
 from ctld.core.apply.indexes import put, rebuild
-from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, Settings
+from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, PrioritySettings, Settings
 from ctld.core.state import State
 from muster.ids import UnixTime
 from muster.states import JobState
@@ -49,8 +49,9 @@ def limited(
     threads: int = 1,
     **limits: Limits,
 ) -> State:
-    """A state with that tree, whose limits hold. QOS that are not given are plain."""
-    settings = Settings(require_registration=False, accounting_enforce=enforce)
+    """A state with that tree, whose limits hold, and whose usage does not decay. QOS that are not given are plain."""
+    lasting = PrioritySettings(half_life_seconds=0)
+    settings = Settings(require_registration=False, accounting_enforce=enforce, priority=lasting)
     state = a_state(nodes, cpus=cpus, settings=settings, partitions=partitions, gpu_type=gpu_type, threads=threads)
     known = {one.name: one for one in qos}
     for number, name in enumerate(("normal", "high"), 1):

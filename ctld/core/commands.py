@@ -333,6 +333,8 @@ class Tick:
 
     limit: int = 10_000
     """Most events to decide at once; the rest follows with the next tick."""
+    overuse: bool = False
+    """Look also for running jobs whose group has used up its minutes."""
 
 
 Command: TypeAlias = (

@@ -19,6 +19,9 @@ OVERSLEPT_SECONDS = 5.0
 RELAUNCH_SECONDS = 30.0
 """A launch sent over a live stream that the agent has not begun for so long is sent again."""
 
+OVERUSE_SECONDS = 30.0
+"""So often jobs are looked for whose group has used up what it may."""
+
 
 class Deadlines:
     """One look a second."""
@@ -30,6 +33,7 @@ class Deadlines:
         self._clock = clock
         self._looked_at = links.monotonic()
         self._listening_since = self._looked_at
+        self._overuse_at = self._looked_at
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -40,7 +44,7 @@ class Deadlines:
     def look(self) -> None:
         """Do what has fallen due."""
         at = self._clock.now()
-        self._store.post(Tick(), at=at)
+        self._store.post(Tick(overuse=self._is_time_for_overuse()), at=at)
         self._dispatcher.overdue(RELAUNCH_SECONDS)
         now = self._links.monotonic()
         if now - self._looked_at > OVERSLEPT_SECONDS:
@@ -56,6 +60,13 @@ class Deadlines:
             names = ",".join(self._store.state.nodes[node].spec.name for node in silent)
             log.error("no word from %s for %d s: DOWN", names, self._store.state.settings.node_timeout_seconds)
             self._store.post(LoseNodes(nodes=silent), at=at)
+
+    def _is_time_for_overuse(self) -> bool:
+        now = self._links.monotonic()
+        if now - self._overuse_at < OVERUSE_SECONDS:
+            return False
+        self._overuse_at = now
+        return True
 
     def silent_nodes(self) -> tuple[int, ...]:
         """Give the nodes that had a whole time-out to be heard of and were not, and are not DOWN yet."""

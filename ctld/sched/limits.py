@@ -68,7 +68,7 @@ def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) ->
     if not state.limits.enforced:
         return None
     lasting = [rule for rule in (*rules.before, *rules.after) if state.limits.safe or not rule.is_past_use]
-    return wait_of(static(lasting, least(state, job, limit_seconds), rules.usage_factor))
+    return wait_of(static(lasting, least(state, job, partition.name, limit_seconds), rules.usage_factor))
 
 
 def _may_use(state: State, rules: Ruleset, qos: str) -> bool:
@@ -94,7 +94,7 @@ def claims(state: State, job: Job, partition: PartitionSpec, limit_seconds: int)
     if not state.limits.enforced:
         return ()
     rules = rules_of(state, job, partition)
-    return _claims(rules, least(state, job, limit_seconds))
+    return _claims(rules, least(state, job, partition.name, limit_seconds))
 
 
 def claims_after(
@@ -104,7 +104,7 @@ def claims_after(
     if not state.limits.enforced:
         return ()
     rules = rules_of(state, job, partition)
-    return _claims(rules, given(state, job, shares, limit_seconds))
+    return _claims(rules, given(state, job, partition.name, shares, limit_seconds))
 
 
 def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]:

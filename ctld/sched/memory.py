@@ -166,7 +166,7 @@ class PlanMemory:
         entry = Entry(jobs, place, partition, demand, None)
         entry.limit_seconds = limit
         if state.limits.enforced:
-            entry.asked = least(state, job, limit)
+            entry.asked = least(state, job, name, limit)
         return entry
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:

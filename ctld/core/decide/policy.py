@@ -53,7 +53,7 @@ def _problem(state: State, spec: JobSpec, partition: PartitionSpec, at: UnixTime
     rules = _rules(state, spec, partition)
     seconds = default_limit_seconds(state, spec, partition)
     job = Job(JobId(0), spec, at, 0)
-    asked = least(state, job, seconds, size=new)
+    asked = least(state, job, partition.name, seconds, size=new)
     check = Check(state.load, NOTHING_USED, at, safe=False)
     for rule in rules.at_submit:
         if rule.kind in SUBMITTED_JOBS:

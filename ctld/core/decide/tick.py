@@ -10,9 +10,12 @@ from ctld.core.apply.indexes import PENDING, SUSPENDED
 from ctld.core.commands import Tick
 from ctld.core.decide import dependency, reservation_time
 from ctld.core.decide.ending import end_by_kill, finish
+from ctld.core.decide.overuse import overused
 from ctld.core.events import (
     Event,
     JobEligible,
+    JobFinished,
+    JobRequeued,
     JobsPurged,
     JobWarned,
     KillOrdered,
@@ -52,6 +55,9 @@ def tick(state: State, command: Tick, at: UnixTime) -> list[Event]:
             events += _of_running(state, job, at)
     if state.reservations:
         events += reservation_time.due(state, at)
+    if command.overuse:
+        ordered = {event.job_id for event in events if isinstance(event, KillOrdered | JobFinished | JobRequeued)}
+        events += [event for event in overused(state, at, command.limit) if event.job_id not in ordered]
     if purged:
         events.append(JobsPurged(at=at, job_ids=tuple(purged)))
     return [*events, *dependency.follow(state, events, at)]

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 from ctld.core.limits.check import Asked
 from ctld.core.model import UNLIMITED, Job, NodeShare
-from ctld.core.record import requested_gpus, requested_size, requested_tres, tres
+from ctld.core.record import billed, billing_mode, requested_gpus, requested_size, requested_tres
 from ctld.core.state import State
+from muster.usage import billing
 
 _GPU = "gres/gpu"
 
 
-def least(state: State, job: Job, limit_seconds: int, *, size: int = 1) -> Asked:
+def least(state: State, job: Job, partition: str, limit_seconds: int, *, size: int = 1) -> Asked:
     """Give the least that a job can get: what it names, defaults filled in.
 
     Args:
-        limit_seconds: of a run in the partition that is looked at.
+        limit_seconds: of a run in that partition.
         size: jobs that are submitted with it.
     """
     request = job.spec.request
     amounts = requested_tres(state, job)
+    where = state.partitions.get(partition)
+    if where is not None and where.billing_weights:
+        amounts["billing"] = int(billing(amounts, where.billing_weights, billing_mode(state.settings)))
     tasks, nodes = requested_size(request)
     most = max(1, request.nodes_max or max(nodes, tasks))
     per_node = {name: -(-amount // most) for name, amount in amounts.items()}
@@ -34,12 +38,13 @@ def least(state: State, job: Job, limit_seconds: int, *, size: int = 1) -> Asked
     return Asked(amounts, per_node, _minutes(limit_seconds), size=size)
 
 
-def given(state: State, job: Job, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:
+def given(state: State, job: Job, partition: str, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:
     """Give what a job has with these shares."""
-    amounts = _asked_types(job, tres(state, shares))
+    where = state.partitions.get(partition)
+    amounts = _asked_types(job, billed(state, shares, where))
     per_node: dict[str, int] = {}
     for share in shares:
-        for name, amount in _asked_types(job, tres(state, (share,))).items():
+        for name, amount in _asked_types(job, billed(state, (share,), where)).items():
             if amount > per_node.get(name, 0):
                 per_node[name] = amount
     return Asked(amounts, per_node, _minutes(limit_seconds), tuple(share.node for share in shares))

@@ -65,6 +65,7 @@ class Ruleset:
         "flags",
         "partition",
         "qos",
+        "spent",
         "usage_factor",
         "wall_minutes",
     )
@@ -88,6 +89,8 @@ class Ruleset:
         """Looked at before nodes are chosen, the first in the way gives the reason ..."""
         self.after: tuple[Rule, ...] = ()
         """... and when they are known."""
+        self.spent: tuple[Rule, ...] = ()
+        """Looked at while the job runs. What the root association has used ends nobody."""
         self.counted: tuple[tuple[Key, str], ...] = ()
         """(key, what of the job counts there) for everything that a limit of anybody looks at."""
 
@@ -160,6 +163,11 @@ class Book:
         found.at_submit = _sorted(rules, len(found.qos), AT_SUBMIT)
         found.before = _sorted(rules, len(found.qos), BEFORE)
         found.after = _sorted(rules, len(found.qos), AFTER)
+        found.spent = tuple(
+            rule
+            for rule in (*found.before, *found.after)
+            if rule.kind is Kind.JOB_TRES_MINUTES or (rule.is_past_use and not rule.root)
+        )
         found.wall_minutes = next((rule.limit for rule in found.before if rule.kind is Kind.JOB_WALL), UNSET)
         found.counted = tuple(dict.fromkeys(self._counted(association, found.qos, user, name)))
         if self.safe and "usagefactorsafe" in found.flags and of_job is not None:

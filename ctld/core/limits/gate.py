@@ -9,6 +9,7 @@ from ctld.core.limits.book import Rule, Ruleset
 from ctld.core.limits.check import Asked, Check, NothingUsed, PastUse
 from ctld.core.limits.holding import bounded, started
 from ctld.core.limits.load import Load
+from ctld.core.limits.past import Meters
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import LimitNumbers, Wait
 from ctld.core.state import State
@@ -20,13 +21,13 @@ NOTHING_USED = NothingUsed()
 class Gate:
     """The limits at one time, with the starts of one plan counted in."""
 
-    def __init__(self, state: State, at: UnixTime, past: PastUse = NOTHING_USED) -> None:
+    def __init__(self, state: State, at: UnixTime, past: PastUse | None = None) -> None:
         self.open = not state.limits.enforced
         """Nothing is limited."""
         self._state = state
         self._at = at
         self._extra = Load(state.load)
-        self._check = Check(self._extra, past, at, safe=state.limits.safe)
+        self._check = Check(self._extra, past or Meters(state), at, safe=state.limits.safe)
         self._starts = 0
 
     def before(self, job: Job, partition: str, asked: Asked) -> Wait | None:
@@ -45,7 +46,7 @@ class Gate:
         if self.open:
             return None
         rules = self._rules(job, partition)
-        asked = given(self._state, job, shares, limit_seconds)
+        asked = given(self._state, job, partition, shares, limit_seconds)
         return wait_of(self._check.first((*rules.before, *rules.after), asked, rules.usage_factor))
 
     def took(self, job: Job, partition: str, shares: tuple[NodeShare, ...], limit_seconds: int) -> None:

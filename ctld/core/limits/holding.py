@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctld.core.limits.load import Holding
 from ctld.core.model import UNLIMITED, Job, NodeShare
-from ctld.core.record import tres
+from ctld.core.record import billed
 from ctld.core.state import State
 from muster.states import JobState
 
@@ -26,14 +26,16 @@ def holding(state: State, job: Job, size: int) -> Holding | None:
     # Minutes of a job that is being ended are given back at once.
     end = job.started_at + bounded(job.limit_seconds) if job.kill is None else 0
     shares = job.alloc.shares
-    return Holding(rules, size, tres(state, shares), tuple(share.node for share in shares), end, job.id)
+    amounts = billed(state, shares, state.partitions.get(job.alloc.partition))
+    return Holding(rules, size, amounts, tuple(share.node for share in shares), end, job.id)
 
 
 def started(state: State, job: Job, partition: str, shares: tuple[NodeShare, ...], *, end: int, number: int) -> Holding:
     """Give what a job will count when it has been started so. `number` tells the starts of a plan apart: members of
     an array start from one record."""
     rules = state.limits.ruleset(job.spec.user, job.spec.account, job.spec.qos, partition)
-    return Holding(rules, 0, tres(state, shares), tuple(share.node for share in shares), end, number)
+    amounts = billed(state, shares, state.partitions.get(partition))
+    return Holding(rules, 0, amounts, tuple(share.node for share in shares), end, number)
 
 
 def bounded(limit_seconds: int) -> int:

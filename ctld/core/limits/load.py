@@ -77,7 +77,7 @@ class Reserved:
 class Load:
     """Use by key."""
 
-    __slots__ = ("below", "nodes", "reserved", "used")
+    __slots__ = ("below", "nodes", "reserved", "spenders", "used")
 
     def __init__(self, below: Load | None = None) -> None:
         self.below = below
@@ -88,6 +88,8 @@ class Load:
         """For node counts: node -> running jobs there; each node counts once."""
         self.reserved: dict[Key, Reserved] = {}
         """For minutes of running jobs."""
+        self.spenders: dict[int, None] = {}
+        """Running jobs that a limit of what is used up may end."""
 
     def count(self, key: Key) -> int:
         """Give the running or submitted jobs, or the TRES in use."""
@@ -115,6 +117,11 @@ class Load:
 
     def _add(self, one: Holding, sign: int) -> None:
         amounts = one.amounts
+        if amounts and one.rules.spent:
+            if sign > 0:
+                self.spenders[one.job_id] = None
+            else:
+                del self.spenders[one.job_id]
         for key, what in one.rules.counted:
             if what == SUBMITTED:
                 self._count(key, sign * one.submitted)
@@ -162,4 +169,4 @@ class Load:
 
     def contents(self) -> tuple[object, ...]:
         """Give all of it, for comparing two."""
-        return self.used, self.nodes, self.reserved
+        return self.used, self.nodes, self.reserved, set(self.spenders)

@@ -413,3 +413,27 @@ def test_past_wall_time_leaves_so_much() -> None:
     assert Gate(state, NOON, Spent(999)).after(job, "main", shares, 3600) is None
     wait = Gate(state, NOON, Spent(1000)).after(job, "main", shares, 3600)
     assert wait == Wait(Reason.QOS_GRP_WALL_LIMIT, limit=LimitNumbers("GrpWall", "", "QOS normal", 1000, 1000, 0))
+
+
+def test_a_job_waits_while_its_account_has_used_up_its_minutes() -> None:
+    state = limited(physics=Limits(grp_tres_minutes={"cpu": 240}))
+    state.at = NOON
+    run(state, job_of("ada", 1, 4, limit_seconds=7200))
+    job = job_of("bob", 2, 1)
+    waiting(state, job)
+    assert [start.job_id for start in planned(state, NOON + 3599).starts] == [2]
+    made = planned(state, NOON + 3600)
+    assert made.starts == ()
+    wait = reason_of(state, made, job, UnixTime(NOON + 3600))
+    assert wait.reason is Reason.ASSOC_GRP_CPU_MINUTES_LIMIT
+    assert wait.limit == LimitNumbers("GrpTRESMins", "cpu", "account physics", 240, 240, 0)
+
+
+def test_billing_is_limited_as_the_partition_bills() -> None:
+    partitions = (a_partition(billing_weights={"cpu": 2.0, "gres/gpu": 10.0}),)
+    state = limited(partitions=partitions, ada=Limits(grp_tres={"billing": 20}))
+    assert outcome(state, job_of("ada", 1, 11)) == "AssocGrpBilling"
+    assert outcome(state, job_of("ada", 2, 1, gpus_per_node=(GpuRequest("", 2),))) == "AssocGrpBilling"
+    run(state, job_of("ada", 3, 5))
+    assert outcome(state, job_of("ada", 4, 6)) == "AssocGrpBilling"
+    assert outcome(state, job_of("ada", 5, 5)) == "started"
