@@ -219,6 +219,9 @@ class Job(Record, frozen=True):
     """"" | user | admin."""
     eligible_at: UnixTime = UnixTime(0)
     """First time it could start as far as dependencies, begin time and holds go; 0: not yet."""
+    accrues_at: UnixTime = UnixTime(0)
+    """When its age began to count anew, by a release or by a free slot of an accrue limit; 0: with its being eligible;
+    below 0: it waits for a slot."""
     begin_at: UnixTime = UnixTime(0)
     started_at: UnixTime = UnixTime(0)
     ended_at: UnixTime = UnixTime(0)

@@ -92,6 +92,7 @@ def unheld(state: State, event: JobReleased) -> None:
         state_text="",
         reason="",
         flags=job.flags & ~(REQUEUE_HOLD | SPECIAL_EXIT | RESV_DEL_HOLD),
+        accrues_at=event.at,
     )
     put(state, job, _made_eligible(new, event.at))
 
