@@ -15,6 +15,7 @@ from ctld.loops.checkpoints import Checkpoints
 from ctld.loops.deadlines import Deadlines
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
+from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
 from ctld.services import actions, history, status, steps
 from ctld.services.door import Door
@@ -82,9 +83,11 @@ class Controller:
         links = Links()
         dispatcher = Dispatcher(store.state, links)
         scheduler = Scheduler(store, links, self._clock)
+        priorities = Priorities(store, self._clock)
         store.subscribe(dispatcher.take)
         await store.commit(configure.command(config), at=self._clock.now())
         await store.commit(accounts, at=self._clock.now())
+        priorities.prime()
 
         identity = auth.identity_at(options.certificates, "controller", "ctld")
         accounting_address = options.accounting or _accounting_address(config)
@@ -112,6 +115,7 @@ class Controller:
 
         checkpoints = Checkpoints(opened, lambda: followers.held_from)
         service.start(scheduler.run(), "schedule")
+        service.start(priorities.run(), "priority")
         service.start(Deadlines(store, links, dispatcher, self._clock).run(), "deadlines")
         service.start(checkpoints.run(), "checkpoints")
         service.start(past.run(), "history")

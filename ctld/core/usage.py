@@ -142,7 +142,7 @@ class Usage:
         self.associations: dict[int, Meter] = {}
         self.qos: dict[int, Meter] = {}
         self.reset_at = 0
-        """When usage was last set to nothing (PriorityUsageResetPeriod); 0: never."""
+        """When usage was last set to nothing (PriorityUsageResetPeriod), or counting began; 0: it has not."""
         self.half_life = 0
         """Of the settings in force."""
         self._lasting: frozenset[int] = frozenset()

@@ -146,6 +146,8 @@ class Weigher:
         self._state = state
         self._accounts = state.accounts
         self._partitions = state.partitions
+        self._fleet = state.nodes
+        """The list of this configuration: another one makes another list."""
         self._limited = "limits" in state.settings.accounting_enforce
         flags = self.settings.flags
         self._raw = {name: f"NO_NORMAL_{name}" in flags for name in ("ASSOC", "PART", "QOS", "TRES")}
@@ -306,7 +308,7 @@ class Weigher:
             return known
         totals: dict[str, int] = {"node": len(partition.nodes), "cpu": 0, "mem": 0, "gres/gpu": 0}
         for index in partition.nodes:
-            spec = self._state.nodes[index].spec
+            spec = self._fleet[index].spec
             totals["cpu"] += spec.cpus
             totals["mem"] += spec.memory_mib
             totals["gres/gpu"] += len(spec.gpus)

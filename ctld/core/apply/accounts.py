@@ -13,6 +13,7 @@ def applied(state: State, event: AccountsApplied) -> None:
     """Take the tree and the QOS in the place of those that were."""
     state.usage.settle(state.at)
     state.accounts = Accounts(event.associations, event.qos)
+    state.usage.reset_at = state.usage.reset_at or event.at
     recharge(state)
     recount(state)
 
