@@ -128,9 +128,9 @@ def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]
     return tuple(taken)
 
 
-def end_of_running(job: Job) -> int:
-    """Give the time to which a running job holds its claims."""
-    return end_of(job.started_at, job.limit_seconds)
+def end_of_running(job: Job, at: UnixTime) -> int:
+    """Give the time to which a running job holds its claims; one that is past its limit holds them a moment yet."""
+    return max(end_of(job.started_at, job.limit_seconds), at + 1)
 
 
 def after(

@@ -363,7 +363,8 @@ def test_running_jobs_hold_what_they_were_given() -> None:
         (("association", ADA, "jobs"), 1),
         (("association", ROOT, "cpu"), 2),
     ]
-    assert limits.end_of_running(job) == NOON + 3600
+    assert limits.end_of_running(job, NOON) == NOON + 3600
+    assert limits.end_of_running(job, UnixTime(NOON + 9999)) == NOON + 10_000
 
 
 def test_minutes_of_running_jobs_shrink_until_a_job_fits() -> None:
