@@ -18,6 +18,7 @@ from ctld.loops.links import Links
 from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
 from ctld.services import actions, history, status, steps
+from ctld.services import priorities as priority_routes
 from ctld.services.door import Door
 from ctld.services.followers import FollowersService
 from ctld.services.nodes import NodesService, RelayService
@@ -100,6 +101,7 @@ class Controller:
         door.add(
             views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
         )
+        door.add(priority_routes.routes(priority_routes.Context(store, priorities, self._clock)))
         door.add(past.routes())
         door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.away_since is None)))
 

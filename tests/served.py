@@ -16,6 +16,8 @@ from ctld.core.model import Caller
 from ctld.core.plan import Plan
 from ctld.core.state import State
 from ctld.loops.links import Link, Links
+from ctld.loops.priority import Priorities
+from ctld.services import priorities
 from ctld.services.door import Door
 from ctld.services.views.routes import Context, routes
 from ctld.store.memory import MemoryJournal
@@ -67,10 +69,14 @@ def door_to(
     clock = clock or StandingClock()
     planned = FixedOverlay(overlay or Plan(made_at=clock.at))
     door = Door()
+    store = Store(state, MemoryJournal())
+    computed = Priorities(store, clock)
+    computed.prime()
+    door.add(priorities.routes(priorities.Context(store, computed, clock)))
     door.add(
         routes(
             Context(
-                Store(state, MemoryJournal()),
+                store,
                 planned,
                 links,
                 clock,

@@ -45,8 +45,9 @@ class Priorities:
         weigher = self._ranking.weigher
         return dict(weigher.shares) if weigher is not None else {}
 
-    def terms(self, job: Job) -> Terms | None:
-        """Give the terms that add up to a job's shown priority; None when it is not computed."""
+    def all_terms(self, job: Job) -> list[Terms]:
+        """Give the terms of each pair of partition and QOS that a job may use; none where its priority is not
+        computed."""
         return self._ranking.terms(self._store.state, job)
 
     def prime(self) -> None:

@@ -391,16 +391,20 @@ class Ranking:
             noted.clear()
             self._rate(state, numbers)
 
-    def terms(self, state: State, job: Job) -> Terms | None:
-        """Give the terms whose sum is the job's shown priority; None when it is not computed (held, set by hand)."""
+    def terms(self, state: State, job: Job) -> list[Terms]:
+        """Give the terms of each pair of partition and QOS; the largest sum is the job's shown priority.
+
+        There are none while its priority is not computed (held, set by hand).
+        """
         if self.weigher is None or not job.priority or job.priority_set:
-            return None
-        best = self.weigher.best(job)
-        if self._before is not None and best.total() != state.queue.priorities.get(job.id):
-            earlier = self._before.best(job)
-            if earlier.total() == state.queue.priorities.get(job.id):
+            return []
+        found = self.weigher.terms(job)
+        shown = state.queue.priorities.get(job.id)
+        if self._before is not None and max(found, key=_fixed).total() != shown:
+            earlier = self._before.terms(job)
+            if max(earlier, key=_fixed).total() == shown:
                 return earlier
-        return best
+        return found
 
     def _rate(self, state: State, numbers: Sequence[int]) -> None:
         assert self.weigher is not None, "there is something to compute"

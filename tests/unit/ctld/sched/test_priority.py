@@ -257,10 +257,8 @@ def test_a_pass_orders_the_queue_and_what_comes_later_is_followed() -> None:
     ranking.follow(stage.state)
     assert order(stage.state) == [low, high, other]
     assert [stage.state.queue.priority(stage.job(number)) for number in (low, high, other)] == [5250, 1000, 999]
-    terms = ranking.terms(stage.state, stage.job(low))
-    assert terms is not None
-    assert terms.total() == 5250
-    assert ranking.terms(stage.state, stage.job(other)) is None
+    assert [terms.total() for terms in ranking.terms(stage.state, stage.job(low))] == [5250]
+    assert ranking.terms(stage.state, stage.job(other)) == []
 
 
 def test_what_is_held_is_computed_when_it_is_released() -> None:
@@ -323,7 +321,7 @@ def test_other_settings_are_noticed_and_no_weights_give_the_old_order_back() -> 
     assert ranking.outdated(stage.state)
     run(ranking, stage.state)
     assert order(stage.state) == [first, second]
-    assert ranking.terms(stage.state, stage.job(first)) is None
+    assert ranking.terms(stage.state, stage.job(first)) == []
 
 
 def test_a_pass_in_parts_tells_of_each_job_what_it_was_computed_with() -> None:
@@ -335,8 +333,7 @@ def test_a_pass_in_parts_tells_of_each_job_what_it_was_computed_with() -> None:
     steps = ranking.passing(stage.state, UnixTime(NOON + 400))
     assert next(steps) == 256
     for number in (1, 600):
-        terms = ranking.terms(stage.state, stage.job(number))
-        assert terms is not None
+        (terms,) = ranking.terms(stage.state, stage.job(number))
         assert terms.total() == stage.state.queue.priority(stage.job(number))
     assert {stage.state.queue.priority(stage.job(number)) for number in (1, 600)} == {100, 400}
     assert list(steps) == [512, 600]

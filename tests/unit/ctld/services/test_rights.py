@@ -19,8 +19,9 @@ from ctld.core.model import Caller, NodeShare, Settings
 from ctld.core.plan import Plan, Start
 from ctld.core.reservations import Access, Reservation
 from ctld.loops.links import Links
+from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
-from ctld.services import actions, history, status, steps
+from ctld.services import actions, history, priorities, status, steps
 from ctld.services.door import Door, Route
 from ctld.services.followers import FollowersService
 from ctld.services.views import routes as views
@@ -73,6 +74,7 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/config"): ("", EVERYONE),
     ("GET", "/v1/ping"): ("", EVERYONE),
     ("GET", "/v1/status"): ("", EVERYONE),
+    ("GET", "/v1/priorities"): ("", EVERYONE),
     # Accounting is not configured here, which is said to all alike.
     ("POST", "/v1/history"): ("{}", "refused refused refused | refused refused refused | refused refused refused"),
 }
@@ -131,6 +133,7 @@ def a_door() -> Door:
     door.add(actions.routes(actions.Context(store, signals, clock, blobs, lambda: None)))
     door.add(steps.routes(steps.Context(store, links, signals, blobs, clock)))  # type: ignore[arg-type]
     door.add(views.routes(views.Context(store, scheduler, links, clock, (), "0")))
+    door.add(priorities.routes(priorities.Context(store, Priorities(store, clock), clock)))
     door.add(past.routes())
     door.add(status.routes(status.Context(store, links, scheduler, a_configuration(), lambda: False)))
     return door
