@@ -64,6 +64,7 @@ def settings(config: ClusterConfig) -> Settings:
         clock_changes=clock_changes(),
         reservation_over_run_minutes=_limit(config.reservation_over_run_minutes),
         accounting_enforce=config.accounting_enforce,
+        limit_stops_partition="assoc_limit_stop" in parameters,
         priority=_priority(config),
     )
 

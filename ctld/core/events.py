@@ -182,6 +182,7 @@ class JobChanged(EventBase, frozen=True, tag="change"):
     partitions: tuple[str, ...] | None = None
     requeue: bool | None = None
     reservations: tuple[str, ...] | None = None
+    exempt: tuple[str, ...] | None = None
 
 
 class JobEligible(EventBase, frozen=True, tag="eligible"):

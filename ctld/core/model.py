@@ -137,6 +137,9 @@ class JobSpec(Record, frozen=True):
     sid: int = 0
     comment: str = ""
     wckey: str = ""
+    exempt: tuple[str, ...] = ()
+    """What an administrator gave beyond what the owner may have: `time` (over MaxWall), `qos` (not open to the
+    association)."""
     time_limit_minutes: int = 0
     """As asked: 0 not given, -1 unlimited."""
     begin_at: UnixTime = UnixTime(0)
@@ -474,6 +477,8 @@ class Settings(Record, frozen=True):
     gres_names: tuple[str, ...] = ("gpu",)
     accounting_enforce: tuple[str, ...] = ()
     """Of associations, limits, qos, safe, ...: what AccountingStorageEnforce says, with what that implies."""
+    limit_stops_partition: bool = False
+    """SchedulerParameters=assoc_limit_stop: behind a job that a limit keeps back nothing of its partition starts."""
     backfill: bool = True
     """False (SchedulerType=sched/builtin): nothing of a partition starts behind a job that has to wait there."""
     priority: PrioritySettings = PrioritySettings()

@@ -21,8 +21,8 @@ _ID_MASK = (1 << _ID_BITS) - 1
 _TOP = 1 << 40
 """Above every priority, so that order keys are positive."""
 
-Group = tuple[str, str]
-"""Account and QOS."""
+Group = tuple[str, ...]
+"""Account, QOS, and what an administrator exempts the job from."""
 ClassKey = tuple[Request, tuple[str, ...], int, int, Group | None]
 
 
@@ -219,7 +219,7 @@ class Queue:
         if spec.request.exclusive == "user" or not self.kept_by_user.isdisjoint(spec.partitions):
             uid = spec.uid
         if self.apart:
-            return spec.request, spec.partitions, job.limit_seconds, spec.uid, (spec.account, spec.qos)
+            return spec.request, spec.partitions, job.limit_seconds, spec.uid, (spec.account, spec.qos, *spec.exempt)
         return spec.request, spec.partitions, job.limit_seconds, uid, None
 
     def add(self, job: Job) -> None:

@@ -23,6 +23,7 @@ from ctld.core.state import State
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View, free_view
+from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
 from ctld.sched.place import Scratch
@@ -137,6 +138,7 @@ class Pass:
         self.scratch = Scratch(state, memory.fleet, view)
         self.guard = Guard(view)
         self.gate = Gate(state, at)
+        self.thresholds = Thresholds(state, at)
         self.starts: list[Start] = []
         self.complete = True
         self.waits: dict[int, Wait] = {}
@@ -151,6 +153,8 @@ class Pass:
         """Times of advance reservations, made when a pass first asks."""
         self._closed: set[str] = set()
         """Advance reservations in which a job waits for resources."""
+        self._stopped: set[str] = set()
+        """Partitions in which nothing starts behind a job that a limit keeps back (assoc_limit_stop)."""
         self._blocked: set[str] = set()
         """Partitions in which a job waits for resources."""
         self._stuck: dict[int, int] = {}
@@ -187,6 +191,8 @@ class Pass:
         line, cursors = self._line, self._cursors
         while line:
             tier, key, place, entry = heappop(line)
+            if entry.partition.name in self._stopped:
+                continue
             in_reservation = bool(entry.jobs.request.reservations)
             if (
                 entry.partition.name in self._blocked
@@ -229,7 +235,8 @@ class Pass:
         demand, job, scratch = entry.demand, cursor.job, self.scratch
         assert demand is not None
         if entry.asked is not None:
-            limited = self.gate.before(job, entry.partition.name, entry.asked)
+            limited = self.thresholds.bar(entry.rules) if entry.rules is not None else None
+            limited = limited or self.gate.before(job, entry.partition.name, entry.asked)
             if limited is not None:
                 return limited
         if self._is_stuck(entry):
@@ -378,6 +385,9 @@ class Pass:
     def _pass_by(self, entry: Entry, limited: Wait) -> None:
         """Leave a class out that a limit keeps from starting: nobody behind it waits for that."""
         self.class_waits[entry.jobs.id] = limited
+        if self.state.settings.limit_stops_partition:
+            self._stopped.add(entry.partition.name)
+            return
         self._call_next(entry.partition.name)
 
     def _call_next(self, name: str) -> None:

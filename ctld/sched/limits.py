@@ -17,10 +17,10 @@ from ctld.core.limits.check import Asked, static
 from ctld.core.limits.gate import Gate, wait_of
 from ctld.core.limits.holding import holding
 from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
-from ctld.core.model import Job, NodeShare, PartitionSpec
+from ctld.core.model import Job, JobSpec, NodeShare, PartitionSpec
 from ctld.core.plan import Wait
-from ctld.core.queue import Group
 from ctld.core.state import State
+from ctld.sched.fairshare import FairShare, fairshare
 from ctld.sched.pools import Claim
 from ctld.sched.releases import end_of
 from muster.ids import UnixTime
@@ -30,13 +30,9 @@ NO_LIMIT = 1 << 62
 """Capacity of a pool for a job that others share with but that is under no limit there itself."""
 
 
-def group_key(job: Job) -> tuple[str, str, str]:
-    """Give what decides which limits hold for a job, beside its partition."""
-    return job.spec.user, *_group(job)
-
-
-def _group(job: Job) -> Group:
-    return job.spec.account, job.spec.qos
+def group_key(job: Job) -> tuple[str, ...]:
+    """Give what decides which limits hold for a job, beside its partition; the queue keeps such jobs apart."""
+    return job.spec.user, job.spec.account, job.spec.qos, *job.spec.exempt
 
 
 def rules_of(state: State, job: Job, partition: PartitionSpec) -> Ruleset:
@@ -59,7 +55,7 @@ def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) ->
     enforce = state.settings.accounting_enforce
     if "associations" in enforce and state.accounts and rules.association is None:
         return Wait(Reason.INVALID_ACCOUNT)
-    if "qos" in enforce and state.accounts.qos and not _may_use(state, rules, spec.qos):
+    if "qos" in enforce and state.accounts.qos and not _may_use(state, rules, spec):
         return Wait(Reason.INVALID_QOS)
     if not _is_let_in(spec.account, partition.allow_accounts, partition.deny_accounts):
         return Wait(Reason.ACCOUNT_NOT_ALLOWED)
@@ -71,14 +67,40 @@ def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) ->
     return wait_of(static(lasting, least(state, job, partition.name, limit_seconds), rules.usage_factor))
 
 
-def _may_use(state: State, rules: Ruleset, qos: str) -> bool:
-    if qos not in state.accounts.qos:
+def _may_use(state: State, rules: Ruleset, spec: JobSpec) -> bool:
+    names = set(spec.qos.split(","))
+    if not names <= state.accounts.qos.keys():
         return False
-    return rules.association is None or qos in state.accounts.allowed_qos(rules.association.id)
+    if rules.association is None or "qos" in spec.exempt:
+        return True
+    return names <= set(state.accounts.allowed_qos(rules.association.id))
 
 
 def _is_let_in(name: str, allowed: Sequence[str], denied: Sequence[str]) -> bool:
     return name in allowed if allowed else name not in denied
+
+
+class Thresholds:
+    """Which jobs wait because their association has used more than its QOS tolerates: its fairshare factor is under
+    UsageThreshold, and the QOS says EnforceUsageThreshold. The factors of one time are computed when first asked."""
+
+    def __init__(self, state: State, at: UnixTime) -> None:
+        self._state = state
+        self._at = at
+        self._shares: dict[int, FairShare] | None = None
+
+    def bar(self, rules: Ruleset) -> Wait | None:
+        """Say that a job with these limits has to wait; None: it has not."""
+        if rules.association is None or rules.threshold < 0:
+            return None
+        if self._shares is None:
+            state, priority = self._state, self._state.settings.priority
+            usage = {number: state.usage.raw(number, self._at) for number in state.accounts.associations}
+            self._shares = fairshare(state.accounts, usage, priority.flags, priority.dampening)
+        share = self._shares.get(rules.association.id)
+        if share is None or share.factor >= rules.threshold:
+            return None
+        return Wait(Reason.QOS_USAGE_THRESHOLD)
 
 
 def lifted(state: State, job: Job, partition: PartitionSpec) -> PartitionSpec:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.limits.asked import least
-from ctld.core.limits.book import Book
+from ctld.core.limits.book import Book, Ruleset
 from ctld.core.limits.check import Asked
 from ctld.core.model import Node, PartitionSpec, Request, Settings
 from ctld.core.plan import Wait
@@ -41,7 +41,7 @@ _RESERVED_FIRST = 1 << 20
 class Entry:
     """A class in one of its partitions."""
 
-    __slots__ = ("asked", "bar", "demand", "jobs", "limit_seconds", "partition", "place", "tier")
+    __slots__ = ("asked", "bar", "demand", "jobs", "limit_seconds", "partition", "place", "rules", "tier")
 
     def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
         self.jobs = jobs
@@ -56,6 +56,7 @@ class Entry:
         """Of a run in this partition."""
         self.asked: Asked | None = None
         """What limits compare; None where none hold."""
+        self.rules: Ruleset | None = None
 
 
 class PlanMemory:
@@ -167,6 +168,7 @@ class PlanMemory:
         entry.limit_seconds = limit
         if state.limits.enforced:
             entry.asked = least(state, job, name, limit)
+            entry.rules = limits.rules_of(state, job, partition)
         return entry
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:

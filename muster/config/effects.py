@@ -25,7 +25,7 @@ tmp_disk_mib weight features gres state reason
 """
 _PARTITIONS = """
 names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier
-priority_job_factor billing_weights
+priority_job_factor billing_weights qos
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
 def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
 """
@@ -35,7 +35,7 @@ GLOBALS = frozenset(_GLOBALS.split())
 OPTIONS = {
     "auth_info": frozenset(("cred_expire",)),
     "dependency_parameters": frozenset(("kill_invalid_depend",)),
-    "scheduler_parameters": frozenset(("max_script_size", "requeue_delay")),
+    "scheduler_parameters": frozenset(("assoc_limit_stop", "max_script_size", "requeue_delay")),
 }
 """Of keys that hold options, those that change something."""
 NODES = frozenset(_NODES.split())

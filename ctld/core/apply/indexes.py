@@ -176,6 +176,7 @@ def _moved(old: Job, new: Job) -> bool:
                 or old.spec.partitions != new.spec.partitions
                 or old.spec.account != new.spec.account
                 or old.spec.qos != new.spec.qos
+                or old.spec.exempt != new.spec.exempt
             )
         )
     )

@@ -102,7 +102,7 @@ def changed(state: State, event: JobChanged) -> None:
     job = state.jobs[event.job_id]
     spec_fields = {
         name: value
-        for name in ("name", "comment", "partitions", "requeue", "time_limit_minutes")
+        for name in ("name", "comment", "partitions", "requeue", "time_limit_minutes", "exempt")
         if (value := getattr(event, name)) is not None
     }
     fields: dict[str, object] = {name: value for name in _CHANGED if (value := getattr(event, name)) is not None}

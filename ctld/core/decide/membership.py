@@ -31,9 +31,12 @@ def placed(state: State, spec: JobSpec, caller: Caller, *, qos_given: bool = Tru
     qos = spec.qos.lower()
     if not qos_given:
         qos = accounts.default_qos(association.id) if association is not None else NORMAL
+    exempt = spec.exempt
     if "qos" in enforced:
         _check_qos(state, qos, association, caller)
-    return replace(spec, account=account, qos=qos)
+        if association is not None and not set(qos.split(",")) <= set(accounts.allowed_qos(association.id)):
+            exempt = ("qos",)  # An administrator's.
+    return replace(spec, account=account, qos=qos, exempt=exempt)
 
 
 def _why_no_account(state: State, user: str, account: str, partition: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctld.core.decide.admission import limit_seconds
-from ctld.core.decide.refusals import refused
+from ctld.core.decide.refusals import invalid, refused
 from ctld.core.limits.asked import least
 from ctld.core.limits.book import Rule, Ruleset
 from ctld.core.limits.check import Check, static
@@ -36,6 +36,26 @@ def check_policy(state: State, spec: JobSpec, partitions: Sequence[PartitionSpec
     problems = [found for one in partitions if (found := _problem(state, spec, one, at, new)) is not None]
     if problems and (state.settings.enforce_part_limits.upper() == "ALL" or len(problems) == len(partitions)):
         raise problems[0]
+
+
+def check_reservation(state: State, spec: JobSpec) -> None:
+    """Check that a job whose QOS says RequiresReservation names an advance reservation.
+
+    Raises:
+        InvalidInput: `Invalid qos specification`.
+    """
+    qos = state.accounts.qos.get(spec.qos.partition(",")[0])
+    if qos is None or spec.request.reservations or not state.settings.accounting_enforce:
+        return
+    if any(flag.lower() == "requiresreservation" for flag in qos.flags):
+        raise invalid(2066, f"QOS {qos.name} is for jobs in an advance reservation: name one with --reservation")
+
+
+def over_wall(state: State, spec: JobSpec) -> bool:
+    """Tell whether a job's own time limit is over the MaxWall of one of its partitions' limits."""
+    asked = spec.time_limit_minutes
+    found = [_rules(state, spec, one).wall_minutes for one in (state.partitions.get(n) for n in spec.partitions) if one]
+    return bool(asked) and any(most != UNLIMITED and not 0 < asked <= most for most in found)
 
 
 def default_limit_seconds(state: State, spec: JobSpec, partition: PartitionSpec) -> int:

@@ -10,7 +10,7 @@ from ctld.core.decide.admission import check_admission, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import JobIds, first_priority
-from ctld.core.decide.policy import check_policy, default_limit_seconds
+from ctld.core.decide.policy import check_policy, check_reservation, default_limit_seconds
 from ctld.core.decide.refusals import denied, invalid, refused
 from ctld.core.decide.reservations import check_use
 from ctld.core.events import Event, JobSubmitted
@@ -34,6 +34,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
     check_admission(state, spec, partitions, command.by)
     check_use(state, spec, command.by)
     _check_array(state, spec)
+    check_reservation(state, spec)
     check_policy(state, spec, partitions, at, new=spec.array.size if spec.array is not None else 1)
     check_fit(state, spec.request, partitions)
     clauses, any_suffices = dependency.on_submit(state, command.dependency, at)

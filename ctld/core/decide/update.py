@@ -15,12 +15,12 @@ from ctld.core.decide.fit import check_fit
 from ctld.core.decide.hold import holder, priority_of
 from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import LARGEST_PRIORITY
-from ctld.core.decide.policy import check_policy, default_limit_seconds
+from ctld.core.decide.policy import check_policy, default_limit_seconds, over_wall
 from ctld.core.decide.refusals import denied, invalid, may_change, refused
 from ctld.core.decide.reservations import check_use
 from ctld.core.decide.selection import select, split_off
 from ctld.core.events import DependencyChanged, Event, JobChanged, JobHeld, JobReleased
-from ctld.core.model import UNLIMITED, Job
+from ctld.core.model import UNLIMITED, Job, JobSpec
 from ctld.core.state import State
 from muster.errors import Denied, InvalidInput, Refused
 from muster.ids import UnixTime
@@ -134,7 +134,16 @@ def _time_limit(state: State, job: Job, command: UpdateJob, changed: JobChanged)
             spec = replace(job.spec, time_limit_minutes=minutes)
             check_limits(state, spec, partitions)
             check_policy(state, spec, partitions, changed.at, new=0)
-    return replace(changed, limit_seconds=seconds, time_limit_minutes=minutes)
+    exempt = _exempt(state, replace(job.spec, time_limit_minutes=minutes), command)
+    return replace(changed, limit_seconds=seconds, time_limit_minutes=minutes, exempt=exempt)
+
+
+def _exempt(state: State, spec: JobSpec, command: UpdateJob) -> tuple[str, ...] | None:
+    """A time limit over MaxWall that an administrator gives holds; None: nothing changes."""
+    kept = tuple(word for word in spec.exempt if word != "time")
+    if command.by.admin and state.limits.enforced and over_wall(state, spec):
+        kept = (*kept, "time")
+    return kept if kept != spec.exempt else None
 
 
 def _longer(seconds: int, than: int) -> bool:

@@ -35,7 +35,7 @@ def least(state: State, job: Job, partition: str, limit_seconds: int, *, size: i
     if each:
         per_node[_GPU] = sum(each.values())
         per_node.update({f"{_GPU}:{kind}": count for kind, count in each.items() if kind})
-    return Asked(amounts, per_node, _minutes(limit_seconds), size=size)
+    return Asked(amounts, per_node, _minutes(limit_seconds), size=size, any_time="time" in job.spec.exempt)
 
 
 def given(state: State, job: Job, partition: str, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:
@@ -47,7 +47,8 @@ def given(state: State, job: Job, partition: str, shares: Sequence[NodeShare], l
         for name, amount in _asked_types(job, billed(state, (share,), where)).items():
             if amount > per_node.get(name, 0):
                 per_node[name] = amount
-    return Asked(amounts, per_node, _minutes(limit_seconds), tuple(share.node for share in shares))
+    nodes = tuple(share.node for share in shares)
+    return Asked(amounts, per_node, _minutes(limit_seconds), nodes, any_time="time" in job.spec.exempt)
 
 
 def _asked_types(job: Job, amounts: dict[str, int]) -> dict[str, int]:

@@ -66,6 +66,7 @@ class Ruleset:
         "partition",
         "qos",
         "spent",
+        "threshold",
         "usage_factor",
         "wall_minutes",
     )
@@ -82,6 +83,8 @@ class Ruleset:
         """A request that alone exceeds a limit is refused at submit, not left waiting."""
         self.usage_factor = 1.0
         """Counts in what is reserved of minutes, with UsageFactorSafe."""
+        self.threshold = -1.0
+        """Least fairshare factor with which a job starts; negative: none."""
         self.wall_minutes = UNSET
         """Longest time limit, and that of jobs which ask for none where no shorter one is set."""
         self.at_submit: tuple[Rule, ...] = ()
@@ -135,6 +138,8 @@ class Book:
 
     def ruleset(self, user: str, account: str, qos: str, partition: str) -> Ruleset:
         """Give the limits of jobs of a user in an account with a QOS in a partition."""
+        # Of several QOS that a job may use the first one counts.
+        qos = qos.partition(",")[0]
         key = (user, account, qos, partition)
         found = self._rulesets.get(key)
         if found is None:
@@ -163,6 +168,14 @@ class Book:
         found.at_submit = _sorted(rules, len(found.qos), AT_SUBMIT)
         found.before = _sorted(rules, len(found.qos), BEFORE)
         found.after = _sorted(rules, len(found.qos), AFTER)
+        found.threshold = next(
+            (
+                one.usage_threshold
+                for one in found.qos
+                if one.usage_threshold >= 0 and _has(one, "enforceusagethreshold")
+            ),
+            -1.0,
+        )
         found.spent = tuple(
             rule
             for rule in (*found.before, *found.after)

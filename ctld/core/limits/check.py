@@ -62,6 +62,8 @@ class Asked:
     """Which nodes; None: not yet chosen."""
     size: int = 1
     """Jobs, for an array."""
+    any_time: bool = False
+    """An administrator gave the time limit: MaxWall does not hold."""
 
     @property
     def whole_minutes(self) -> int:
@@ -97,7 +99,7 @@ class Check:
             more = asked.whole_minutes if self._safe else 0
             return _numbers(rule, int(used), more) if used >= limit or used + more > limit else None
         if kind is Kind.JOB_WALL:
-            over = asked.minutes == UNLIMITED or asked.minutes > limit
+            over = not asked.any_time and (asked.minutes == UNLIMITED or asked.minutes > limit)
             return _numbers(rule, 0, asked.minutes) if over else None
         amount = (asked.per_node if kind is Kind.NODE_TRES else asked.amounts).get(rule.tres, 0)
         if kind is Kind.MIN_TRES:

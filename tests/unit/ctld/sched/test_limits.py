@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ctld.core.accounts import Limits, Qos, Share
 from ctld.core.limits.gate import Gate
@@ -438,3 +439,43 @@ def test_billing_is_limited_as_the_partition_bills() -> None:
     run(state, job_of("ada", 3, 5))
     assert outcome(state, job_of("ada", 4, 6)) == "AssocGrpBilling"
     assert outcome(state, job_of("ada", 5, 5)) == "started"
+
+
+def test_a_job_waits_while_its_association_has_used_more_than_its_qos_tolerates() -> None:
+    threshold = a_qos("high", 2, usage_threshold=0.5, flags=("EnforceUsageThreshold",))
+    state = limited(qos=[threshold])
+    state.at = NOON
+    run(state, job_of("ada", 1, 4, limit_seconds=7200))
+    made = waiting(state, job_of("ada", 2, qos="high"), job_of("eve", 3, qos="high"), job_of("ada", 4))
+    assert [start.job_id for start in planned(made, NOON + 60).starts] == [3, 4]
+    wait = reason_of(state, planned(made, NOON + 60), state.jobs[2], UnixTime(NOON + 60))
+    assert wait.reason is Reason.QOS_USAGE_THRESHOLD
+    state = limited(qos=[a_qos("high", 2, usage_threshold=0.5)])
+    run(state, job_of("ada", 1, 4))
+    assert outcome(state, job_of("ada", 2, qos="high")) == "started"
+
+
+def test_with_assoc_limit_stop_nothing_of_the_partition_starts_behind_a_limit() -> None:
+    partitions = (a_partition(nodes=2), a_partition("other", nodes=2, default=False))
+    state = limited(2, partitions=partitions, ada=Limits(max_jobs=1))
+    run(state, job_of("ada", 10))
+    state.settings = replace(state.settings, limit_stops_partition=True)
+    waiting(
+        state,
+        job_of("bob", 1, priority=9),
+        job_of("ada", 2, priority=7),
+        job_of("bob", 3, priority=5),
+        job_of("bob", 4, priority=3, partitions=("other",)),
+    )
+    assert [start.job_id for start in planned(state).starts] == [1, 4]
+
+
+def test_a_time_limit_that_an_administrator_gave_holds() -> None:
+    state = limited(ada=Limits(max_wall_minutes_per_job=10))
+    assert outcome(state, job_of("ada", 1, limit_seconds=3600)) == "AssocMaxWallDurationPerJobLimit"
+    assert outcome(state, job_of("ada", 2, limit_seconds=3600, exempt=("time",))) == "started"
+
+
+def test_a_qos_that_an_administrator_gave_holds() -> None:
+    state = limited(enforce=(*LIMITS, "qos"), qos=[a_qos("golden", 3)])
+    assert outcome(state, job_of("ada", 1, qos="golden", exempt=("qos",))) == "started"

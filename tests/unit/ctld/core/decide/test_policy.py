@@ -9,7 +9,7 @@ from ctld.core.commands import Submit, UpdateJob
 from ctld.core.decide import decide
 from ctld.core.model import Job
 from ctld.core.state import State
-from muster.errors import Refused
+from muster.errors import InvalidInput, Refused
 from muster.ids import JobId
 from tests.builders import ADMIN, NOON, USER, a_partition, a_spec
 from tests.deciding import Desk
@@ -178,3 +178,28 @@ def test_the_owner_cannot_change_a_job_over_a_limit_that_refuses() -> None:
     made.do(UpdateJob(JobId(job), USER, time_limit_minutes=60))
     made.do(UpdateJob(JobId(job), ADMIN, time_limit_minutes=61))
     assert made.job(job).limit_seconds == 61 * 60
+
+
+def test_an_administrators_time_limit_over_max_wall_is_noted_and_taken_back() -> None:
+    state = limited(ada=Limits(max_wall_minutes_per_job=60))
+    made = desk(state)
+    job = made.submit(user="ada", account="physics", time_limit_minutes=30)
+    made.do(UpdateJob(JobId(job), ADMIN, time_limit_minutes=90))
+    assert made.job(job).spec.exempt == ("time",)
+    made.do(UpdateJob(JobId(job), USER, time_limit_minutes=20))
+    assert made.job(job).spec.exempt == ()
+
+
+def test_a_qos_for_reservations_takes_no_job_without_one() -> None:
+    state = limited(qos=[a_qos(flags=("RequiresReservation",))])
+    with pytest.raises(InvalidInput, match="Invalid qos specification"):
+        decide(state, Submit(a_spec(user="ada", account="physics"), USER), NOON)
+
+
+def test_what_an_administrator_submits_under_a_qos_not_open_to_the_association_is_noted() -> None:
+    state = limited(qos=[Qos(3, "golden")], enforce=("associations", "limits", "qos"))
+    spec = a_spec(user="ada", account="physics", qos="golden")
+    with pytest.raises(InvalidInput, match="Invalid qos specification"):
+        decide(state, Submit(spec, USER), NOON)
+    event = decide(state, Submit(spec, ADMIN), NOON)[0]
+    assert event.job.spec.exempt == ("qos",)  # type: ignore[union-attr]
