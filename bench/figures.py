@@ -28,6 +28,7 @@ from bench.measure import (
     until,
     wall_ms,
 )
+from bench.replay import replay_week
 from cli.cluster import Cluster, Plan
 from muster.errors import MusterError
 
@@ -275,6 +276,10 @@ FIGURES = {
             "deep_queue", "100,000 pending jobs: ctld's memory a job, squeue of all, restart to answering",
             "KiB, s, s", {"kib_a_job": 4.0, "squeue_s": 2.0, "restart_s": 10.0},
             {"kib_a_job": 1.5, "squeue_s": 0.8, "restart_s": 3.0}, "lower", _deep_queue,
+        ),
+        Figure(
+            "replay_week", "replay of a real week of 19,579 jobs on its 217 nodes with `muster sim`",
+            "jobs per CPU second", 5000.0, 10000.0, "higher", replay_week,
         ),
     )
 }  # fmt: skip

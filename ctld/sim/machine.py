@@ -90,6 +90,7 @@ def from_nodes(groups: Sequence[TraceNodes], name: str, policy: Path | None = No
         cluster="sim",
         memory_consumable=all(group.memory_mib for group in groups),
         max_job_count=MANY_JOBS,
+        max_tasks_per_node=max(base.settings.max_tasks_per_node, *(group.cpus for group in groups)),
         gres_names=tuple(dict.fromkeys((*base.settings.gres_names, "gpu"))),
     )
     return _machine(
