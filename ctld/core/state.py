@@ -80,5 +80,8 @@ class State:
         """Which limits hold for whom."""
         self.load = Load()
         """What is in use of that which limits look at."""
+        self.fitting: set[object] = set()
+        """What the nodes as they are configured can run some day, of what was asked so far: a memo, no part of the
+        state (see `ctld.core.decide.fit`)."""
         self.interned: dict[object, object] = {}
         """Equal parts of specs are kept once: part -> the one kept."""

@@ -21,8 +21,8 @@ from ctld.core import ranges
 from ctld.core.apply import apply
 from ctld.core.commands import ApplyPlan, Submit, Tick
 from ctld.core.decide import decide, dependency
-from ctld.core.decide.ending import end_by_kill, finish
-from ctld.core.events import Event, JobRequeued, JobStarted, JobSubmitted, KillOrdered
+from ctld.core.decide.ending import end_by_kill
+from ctld.core.events import Event, JobFinished, JobRequeued, JobStarted, JobSubmitted, KillOrdered
 from ctld.core.jobspec import Names, from_request
 from ctld.core.model import UNLIMITED, Caller, NodeShare
 from ctld.core.record import TERM
@@ -33,6 +33,7 @@ from ctld.sim.machine import Machine
 from ctld.sim.workload import TraceJob
 from muster.errors import MusterError
 from muster.ids import UnixTime
+from muster.records import RunRecord
 from muster.states import JobState
 
 Ints = npt.NDArray[np.int64]
@@ -40,6 +41,8 @@ _FIRST_UID = 10_000
 _PURGE_EVERY = 256
 """Ended jobs leave memory in batches of about this size."""
 _PROGRESS_EVERY = 512
+_NO_RECORD = RunRecord(0, 0, "", 0, 0, "", "", "", "", "", "COMPLETED")
+"""What accounting would keep of a run; nobody keeps it here."""
 _MOST_PASSES = 1000
 """Passes at one instant; more means that a pass never says that it is complete."""
 
@@ -216,7 +219,7 @@ class Replay:
         if job.kill is not None:
             self._follow([end_by_kill(state, job, now, status=TERM)], now)
             return True
-        ended = finish(state, job, now, JobState.COMPLETED)
+        ended = JobFinished(now, job.id, int(JobState.COMPLETED), _NO_RECORD)
         place = self._places[job_id]
         self._out.end[place] = now
         self._done += 1

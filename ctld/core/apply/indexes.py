@@ -332,6 +332,7 @@ def rebuild(state: State) -> None:
     state.free = FreeTable()
     state.free.version = table.version
     state.free.reset(state.nodes)
+    state.fitting = set()
     state.node_index = {node.spec.name: node.index for node in state.nodes}
     state.node_jobs = [{} for _ in state.nodes]
     state.by_array = {}

@@ -3,6 +3,7 @@ request."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import structs
@@ -36,6 +37,7 @@ _PARTS = (
     "script_args",
     "signal",
 )
+_parts_of = attrgetter(*_PARTS)
 
 
 def interned(state: State, spec: JobSpec) -> JobSpec:
@@ -44,8 +46,7 @@ def interned(state: State, spec: JobSpec) -> JobSpec:
     if len(table) > _MOST:
         table.clear()
     same: dict[str, object] = {}
-    for name in _PARTS:
-        value = getattr(spec, name)
+    for name, value in zip(_PARTS, _parts_of(spec), strict=True):
         if value:
             kept = table.setdefault(value, value)
             if kept is not value:

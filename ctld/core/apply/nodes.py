@@ -94,6 +94,7 @@ def changed(state: State, event: NodeChanged) -> None:
     if event.weight is not None:
         spec = structs.replace(spec, weight=event.weight)
     if event.features is not None:
+        state.fitting.clear()
         spec = structs.replace(spec, features=event.features)
     new = structs.replace(node, spec=spec, down=event.down, drain=event.drain, fail=event.fail)
     state.nodes[event.node] = _with_reason(node, new, event.reason, event.reason_uid, event.at)

@@ -5,7 +5,7 @@ A refusal names what no node has, and the node that comes nearest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ctld.core.decide.refusals import invalid
@@ -20,6 +20,8 @@ CPUS_LINE = "CPU count per node can not be satisfied"
 MEMORY_LINE = "Memory specification can not be satisfied"
 """The lines that Slurm's commands print before the refusal; our hint begins with them."""
 _SHOWN_NAMES = 8
+_MOST_FITTING = 4096
+"""Shapes of which is remembered that they fit; at the bound all are forgotten."""
 _QUICK_LOOK = 64
 """Nodes of a partition that are looked at before anything is counted."""
 
@@ -92,13 +94,24 @@ def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec
     """Refuse what no partition of these can ever run, whatever else ends.
 
     Node counts beyond a partition are not looked at: those wait (`PartitionNodeLimit`), as an administrator may
-    change the partition. Costs microseconds where one of a partition's first nodes fits, else a look at each kind
-    of node.
+    change the partition. Costs microseconds where one of a partition's first nodes fits or where the same was asked
+    before, else a look at each kind of node.
 
     Raises:
         InvalidInput: `Requested node configuration is not available`, unknown nodes or features, named nodes that
             lie outside of every partition.
     """
+    partitions = tuple(partitions)
+    key = (request, tuple(partition.name for partition in partitions))
+    if key in state.fitting:
+        return
+    _check_can_run(state, request, partitions)
+    if len(state.fitting) >= _MOST_FITTING:
+        state.fitting.clear()
+    state.fitting.add(key)
+
+
+def _check_can_run(state: State, request: Request, partitions: Sequence[PartitionSpec]) -> None:
     wanted = floor(request)
     _check_nodes(state, request)
     allowed = _allowed(state, request)
