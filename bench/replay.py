@@ -13,6 +13,7 @@ from ctld.sim.replay import replay
 from ctld.sim.workload import Asks, Trace, TraceJob, TraceNodes, in_order
 
 WEEK = "ubhpc_week.events.gz"
+_POLICY = traces.ROOT / "tests" / "data" / "sim" / "week.conf"
 _JOBS = 19_579
 _SHAPES = 168
 _WEEK_SECONDS = 604_800
@@ -26,7 +27,7 @@ def replay_week(quick: bool) -> Taken:
     if not recorded:
         note(f"{WEEK} is not here (name its folder in MUSTER_TRACES): a made-up week takes its place")
     jobs = trace.jobs[: len(trace.jobs) // 10] if quick else trace.jobs
-    machine = from_nodes(trace.nodes, trace.name)
+    machine = from_nodes(trace.nodes, trace.name, _POLICY)
     rates, plans, passes = [], [], 0
     for number in range(1 if quick else 3):
         rate, plan, passes = _once(machine, jobs)

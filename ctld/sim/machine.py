@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ctld import configure
-from ctld.core.commands import ApplyConfig
+from ctld import associations, configure
+from ctld.core.commands import ApplyAccounts, ApplyConfig
 from ctld.core.model import NodeSpec, PartitionSpec
 from ctld.sim.workload import TraceNodes
 from muster import hostlist
@@ -31,6 +31,8 @@ class Machine:
     name: str
     config: ClusterConfig
     command: ApplyConfig
+    accounts: ApplyAccounts
+    """Associations and QOS of the configuration's AssociationFile; none without one."""
 
     @property
     def cpus(self) -> int:
@@ -107,6 +109,9 @@ def plain(nodes: int, cpus: int, gpus: int = 0, memory_mib: int = 0, policy: Pat
 
 
 def _machine(name: str, config: ClusterConfig, command: ApplyConfig) -> Machine:
-    """Let the nodes be there without daemons that register them."""
+    """Let the nodes be there without daemons that register them, and jobs without associations that nobody names."""
     settings = replace(command.settings, require_registration=False)
-    return Machine(name, config, ApplyConfig(settings, command.nodes, command.partitions))
+    if not config.association_file:
+        settings = replace(settings, accounting_enforce=())
+    accounts, _ = associations.command(config)
+    return Machine(name, config, ApplyConfig(settings, command.nodes, command.partitions), accounts)

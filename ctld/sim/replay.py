@@ -29,6 +29,7 @@ from ctld.core.record import TERM
 from ctld.core.state import State
 from ctld.sched.cycle import plan
 from ctld.sched.memory import PlanMemory
+from ctld.sched.priority import Ranking
 from ctld.sim.machine import Machine
 from ctld.sim.workload import TraceJob
 from muster.errors import MusterError
@@ -110,8 +111,13 @@ class Replay:
         )  # fmt: skip
         self._done = 0
         self._one_cpu_nodes = all(node.cpus == 1 for node in machine.command.nodes)
-        for event in decide(self._state, machine.command, UnixTime(1)):
-            apply(self._state, event)
+        self._ranking = Ranking()
+        self._rated_at = UnixTime(jobs[0].submitted_at if jobs else 1)
+        """When all priorities were computed last."""
+        for command in (machine.command, machine.accounts):
+            for event in decide(self._state, command, self._rated_at):
+                apply(self._state, event)
+        self._rate(self._rated_at)
         self._reachable = (1 << len(self._state.nodes)) - 1
 
     def run(self) -> Outcome:
@@ -152,6 +158,10 @@ class Replay:
         state, out = self._state, self._out
         if not state.queue.classes:
             return
+        if now - self._rated_at >= state.settings.priority.calc_period_seconds:
+            self._rate(now)
+        else:
+            self._ranking.follow(state)
         for _ in range(_MOST_PASSES):
             began = time.process_time()
             made = plan(state, now, reachable=self._reachable, memory=self._memory)
@@ -169,6 +179,12 @@ class Replay:
             if made.complete:
                 return
         raise AssertionError("no pass of the scheduler is complete")
+
+    def _rate(self, now: UnixTime) -> None:
+        """Compute all priorities, as the controller does every PriorityCalcPeriod; between them, those of new jobs."""
+        for _ in self._ranking.passing(self._state, now):
+            pass
+        self._rated_at = now
 
     def _submit(self, place: int, now: UnixTime) -> bool:
         job = self._jobs[place]

@@ -137,3 +137,39 @@ def test_nodes_of_a_trace_make_partitions_with_the_largest_as_default() -> None:
         "small": ((0, 1), False),
         "large": ((2, 3, 4), True),
     }
+
+
+def test_priorities_of_the_configuration_order_the_queue(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    lines = (
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n[1-4] CPUs=1\nPartitionName=p Nodes=ALL Default=YES\n"
+        "SchedulerType=sched/builtin\n"
+    )
+    jobs = [job(1, 0, 100, 4), job(2, 1, 100, 1), job(3, 2, 100, 4)]
+    conf.write_text(lines)
+    assert starts(replay(from_file(conf), jobs)) == [0, 100, 200]
+    conf.write_text(lines + "PriorityType=priority/multifactor\nPriorityWeightJobSize=1000\n")
+    assert starts(replay(from_file(conf), jobs)) == [0, 200, 100]
+
+
+def test_age_is_computed_again_every_period(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL Default=YES\n"
+        "PriorityWeightAge=1000\nPriorityMaxAge=1-0\nPriorityCalcPeriod=1\n"
+    )
+    jobs = [job(1, 0, 3600, 1), job(2, 10, 60, 1), job(3, 3599, 60, 1)]
+    assert starts(replay(from_file(conf), jobs)) == [0, 3600, 3660]
+
+
+def test_associations_of_the_configuration_hold(tmp_path: Path) -> None:
+    conf, tree = tmp_path / "slurm.conf", tmp_path / "tree.cfg"
+    tree.write_text("Cluster - 'c'\nParent - 'root'\nAccount - 'a'\nParent - 'a'\nUser - 'anna':DefaultAccount='a'\n")
+    lines = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL Default=YES\n"
+    conf.write_text(lines + "AccountingStorageEnforce=associations\n")
+    jobs = [job(1, 0, 5, 1, user="anna"), job(2, 0, 5, 1, user="ben")]
+    assert not replay(from_file(conf), jobs).refused  # Nobody says who may.
+    conf.write_text(lines + f"AccountingStorageEnforce=associations\nAssociationFile={tree}\n")
+    outcome = replay(from_file(conf), jobs)
+    assert starts(outcome)[0] == 0 and outcome.start[1] < 0
+    assert sum(outcome.refused.values()) == 1
