@@ -52,6 +52,14 @@ class ResetUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class GrantAccrual:
+    """Give the slots of accrue limits to these jobs, and take them from those; jobs that wait no more are left out."""
+
+    begin: tuple[int, ...]
+    stop: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Put a job into the queue. `dependency`, `array` and `time` texts are already parsed into the spec
     except the dependency text."""
@@ -341,6 +349,7 @@ Command: TypeAlias = (
     ApplyConfig
     | ApplyAccounts
     | ResetUsage
+    | GrantAccrual
     | Submit
     | Cancel
     | CancelStep

@@ -55,6 +55,14 @@ class UsageReset(EventBase, frozen=True, tag="usagereset"):
     """A period of PriorityUsageResetPeriod began: what associations and QOS have used is forgotten."""
 
 
+class AccrualChanged(EventBase, frozen=True, tag="accrual"):
+    """The age of some waiting jobs begins to count (a slot of an accrue limit came free), that of others does not
+    count."""
+
+    begun: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
+
+
 class JobSubmitted(EventBase, frozen=True, tag="submit"):
     """A job or a whole array is in the queue."""
 
@@ -298,6 +306,7 @@ Event: TypeAlias = (
     ConfigApplied
     | AccountsApplied
     | UsageReset
+    | AccrualChanged
     | JobSubmitted
     | JobStarted
     | ArrayMemberSplit

@@ -8,6 +8,7 @@ from ctld.core import ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, held_shares, mode, rebuild, size, startable
 from ctld.core.events import (
     AccountsApplied,
+    AccrualChanged,
     ConfigApplied,
     Event,
     JobsPurged,
@@ -63,6 +64,10 @@ def check_touched(state: State, event: Event) -> None:
             return
         case NodeRegistered(node=node) | NodeChanged(node=node):
             _check_node(state, node)
+            return
+        case AccrualChanged(begun=begun, stopped=stopped):
+            for job_id in (*begun, *stopped):
+                _check_job(state, state.jobs[job_id])
             return
         case JobsPurged(job_ids=job_ids):
             for job_id in job_ids:

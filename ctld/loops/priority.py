@@ -11,8 +11,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from ctld.core.commands import ResetUsage
+from ctld.core.accounts import Accounts
+from ctld.core.commands import GrantAccrual, ResetUsage
 from ctld.core.model import Job
+from ctld.sched.accrual import limits_accrual, slots
 from ctld.sched.fairshare import FairShare, fairshare
 from ctld.sched.priority import Ranking, Terms
 from ctld.store.store import Store
@@ -37,6 +39,8 @@ class Priorities:
         self._ranking = Ranking()
         self._wake = asyncio.Event()
         self.passes = 0
+        self._limited = True
+        """Accrue limits held when slots were last given; at the start it is not known."""
         store.on_change(self._changed)
 
     @property
@@ -69,6 +73,7 @@ class Priorities:
                 pass
             self._wake.clear()
             self._reset_usage()
+            await self._accrue()
             await self._pass()
 
     async def _pass(self) -> None:
@@ -88,6 +93,19 @@ class Priorities:
                 await asyncio.sleep(0)
                 began = stopwatch()
         self.passes += 1
+
+    async def _accrue(self) -> None:
+        """Give the slots of accrue limits; once there is no such limit any more, to all."""
+        state = self._store.state
+        settings, accounts = state.settings, state.accounts
+        limited = "limits" in settings.accounting_enforce and limits_accrual(accounts)
+        if "ACCRUE_ALWAYS" in settings.priority.flags or not (limited or self._limited):
+            return
+        self._limited = limited
+        # Records are frozen: the thread sees the jobs of this moment.
+        begin, stop = await asyncio.to_thread(slots, list(state.jobs.values()), accounts if limited else Accounts())
+        if begin or stop:
+            self._store.post(GrantAccrual(begin, stop), at=self._clock.now())
 
     def _changed(self) -> None:
         state = self._store.state

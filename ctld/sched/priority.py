@@ -23,8 +23,8 @@ from muster.ids import UnixTime
 from muster.states import JobState
 
 LARGEST = (1 << 32) - 1
-CHUNK = 256
-"""Jobs between two looks at the clock in a pass: about a millisecond."""
+CHUNK = 64
+"""Jobs between two looks at the clock in a pass: half a millisecond, 3 ms when each is of a shape of its own."""
 _UNLIMITED_MINUTES = LARGEST
 _PENDING = int(JobState.PENDING)
 _SUSPENDED = int(JobState.SUSPENDED)

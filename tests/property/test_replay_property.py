@@ -27,6 +27,7 @@ from ctld.core.commands import (
     DeleteReservation,
     FinishBatch,
     FinishStep,
+    GrantAccrual,
     Hold,
     LoseBatch,
     LoseNodes,
@@ -113,6 +114,7 @@ class World:
             (self.a_config, 0.3),
             (self.a_tree, 0.3),
             (ResetUsage, 0.1),
+            (self.some_slots, 0.5),
             (self.a_reservation, 1),
             (self.a_reservation_update, 0.5),
             (self.a_reservation_delete, 0.3),
@@ -145,6 +147,10 @@ class World:
             tree.append(user)
         qos = (Qos(1, "normal"), Qos(2, "high", priority=9, usage_factor=rng.choice([0.0, 1.0, 2.5])))
         return ApplyAccounts(tuple(tree), qos[: rng.choice([1, 2])])
+
+    def some_slots(self) -> Command:
+        jobs = list(self.state.jobs)
+        return GrantAccrual(tuple(jobs[: self.rng.randrange(3)]), tuple(jobs[len(jobs) - self.rng.randrange(3) :]))
 
     def a_submission(self) -> Command:
         rng = self.rng

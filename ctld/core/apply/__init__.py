@@ -16,6 +16,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.ConfigApplied: nodes.config_applied,
     events.AccountsApplied: accounts.applied,
     events.UsageReset: accounts.usage_reset,
+    events.AccrualChanged: jobs.accrual_changed,
     events.JobSubmitted: jobs.submitted,
     events.JobStarted: runs.started,
     events.ArrayMemberSplit: jobs.member_split,

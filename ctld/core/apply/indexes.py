@@ -292,6 +292,7 @@ def _rate(state: State, old: Job | None, new: Job | None) -> None:
         or old.site_factor != new.site_factor
         or old.limit_seconds != new.limit_seconds
         or old.eligible_at != new.eligible_at
+        or old.accrues_at != new.accrues_at
         or old.priority_set != new.priority_set
         or bool(old.priority) != bool(new.priority)
     ):

@@ -9,6 +9,7 @@ from ctld.core import ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, put
 from ctld.core.apply.intern import interned
 from ctld.core.events import (
+    AccrualChanged,
     ArrayMemberSplit,
     ArrayTasksCancelled,
     DependencyChanged,
@@ -123,6 +124,14 @@ def changed(state: State, event: JobChanged) -> None:
             member = state.jobs[member_id]
             if member.array_limit != event.array_limit and member.state <= SUSPENDED:
                 put(state, member, structs.replace(member, array_limit=event.array_limit))
+
+
+def accrual_changed(state: State, event: AccrualChanged) -> None:
+    """Note from when each job's age counts."""
+    for numbers, since in ((event.begun, event.at), (event.stopped, UnixTime(-1))):
+        for number in numbers:
+            job = state.jobs[number]
+            put(state, job, structs.replace(job, accrues_at=since))
 
 
 def eligible(state: State, event: JobEligible) -> None:

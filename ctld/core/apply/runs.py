@@ -97,6 +97,7 @@ def requeued(state: State, event: JobRequeued) -> None:
         priority_set=job.priority_set and event.priority == job.priority,
         hold=event.hold,
         eligible_at=event.at if ready else UnixTime(0),
+        accrues_at=UnixTime(0),
         begin_at=event.begin_at,
         started_at=UnixTime(0),
         ended_at=UnixTime(0),

@@ -36,6 +36,7 @@ _DECIDE: dict[type, Callable[[State, Any, UnixTime], list[Event]]] = {
     commands.ApplyConfig: config.apply_config,
     commands.ApplyAccounts: accounts.apply_accounts,
     commands.ResetUsage: accounts.reset_usage,
+    commands.GrantAccrual: accounts.grant_accrual,
     commands.Submit: submit.submit,
     commands.Cancel: cancel.cancel,
     commands.CancelStep: steps.cancel_step,

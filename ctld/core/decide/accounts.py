@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from ctld.core.accounts import Association, Qos
-from ctld.core.commands import ApplyAccounts, ResetUsage
-from ctld.core.events import AccountsApplied, Event, UsageReset
+from ctld.core.apply.indexes import PENDING
+from ctld.core.commands import ApplyAccounts, GrantAccrual, ResetUsage
+from ctld.core.events import AccountsApplied, AccrualChanged, Event, UsageReset
 from ctld.core.state import State
 from muster.errors import InvalidInput
 from muster.ids import UnixTime
@@ -28,6 +29,16 @@ def apply_accounts(state: State, command: ApplyAccounts, at: UnixTime) -> list[E
 def reset_usage(state: State, command: ResetUsage, at: UnixTime) -> list[Event]:
     """Forget what was used."""
     return [UsageReset(at)] if state.accounts else []
+
+
+def grant_accrual(state: State, command: GrantAccrual, at: UnixTime) -> list[Event]:
+    """Change of which waiting jobs the age counts."""
+
+    def waiting(numbers: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(n for n in numbers if (job := state.jobs.get(n)) is not None and job.state == PENDING)
+
+    begun, stopped = waiting(command.begin), waiting(command.stop)
+    return [AccrualChanged(at, begun, stopped)] if begun or stopped else []
 
 
 def _numbered(state: State, command: ApplyAccounts) -> tuple[Association, ...]:
