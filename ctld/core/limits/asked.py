@@ -38,12 +38,14 @@ def least(state: State, job: Job, partition: str, limit_seconds: int, *, size: i
     return Asked(amounts, per_node, _minutes(limit_seconds), size=size, any_time="time" in job.spec.exempt)
 
 
-def given(state: State, job: Job, partition: str, shares: Sequence[NodeShare], limit_seconds: int) -> Asked:
-    """Give what a job has with these shares."""
+def given(
+    state: State, job: Job, partition: str, shares: Sequence[NodeShare], limit_seconds: int, *, by_node: bool = True
+) -> Asked:
+    """Give what a job has with these shares; with `by_node` also what it has most of on one node."""
     where = state.partitions.get(partition)
     amounts = _asked_types(job, billed(state, shares, where))
     per_node: dict[str, int] = {}
-    for share in shares:
+    for share in shares if by_node else ():
         for name, amount in _asked_types(job, billed(state, (share,), where)).items():
             if amount > per_node.get(name, 0):
                 per_node[name] = amount

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ctld.core.accounts import NORMAL, UNSET, Accounts, Association, Qos, Tres
-from ctld.core.limits.kinds import AFTER, AT_SUBMIT, BEFORE, PAST_USE, RUN_MINUTES, Kind, reason
+from ctld.core.limits.kinds import AFTER, AT_SUBMIT, BEFORE, PAST_USE, RUN_MINUTES, Kind, how, reason
 from ctld.core.model import UNLIMITED, Job, NodeSpec, PartitionSpec, Settings
 from muster.states import JobState, Reason
 
@@ -43,6 +43,8 @@ class Rule(NamedTuple):
     reason: Reason
     of: str
     """Whose limit it is: `account physics`, `QOS high`."""
+    how: int
+    """It is looked at: see `kinds.how`."""
     root: bool = False
     """Of the root association."""
 
@@ -60,6 +62,7 @@ class Ruleset:
         "association",
         "at_submit",
         "before",
+        "by_node",
         "counted",
         "deny",
         "flags",
@@ -83,6 +86,8 @@ class Ruleset:
         """A request that alone exceeds a limit is refused at submit, not left waiting."""
         self.usage_factor = 1.0
         """Counts in what is reserved of minutes, with UsageFactorSafe."""
+        self.by_node = False
+        """Some limit is on what a job has on one node."""
         self.threshold = -1.0
         """Least fairshare factor with which a job starts; negative: none."""
         self.wall_minutes = UNSET
@@ -168,6 +173,7 @@ class Book:
         found.at_submit = _sorted(rules, len(found.qos), AT_SUBMIT)
         found.before = _sorted(rules, len(found.qos), BEFORE)
         found.after = _sorted(rules, len(found.qos), AFTER)
+        found.by_node = any(rule.kind is Kind.NODE_TRES for rule in found.after)
         found.threshold = next(
             (
                 one.usage_threshold
@@ -200,11 +206,11 @@ class Book:
                 if size is not None and kind not in _MINUTE_KINDS:
                     amount = size.get(name, 0) * amount // 100
                 key = (*scope, name + suffix) if scope else ()
-                rules.append(Rule(kind, name, amount, key, reason(kind, True, name), said))
+                rules.append(Rule(kind, name, amount, key, reason(kind, True, name), said, how(kind, name)))
 
         def number(kind: Kind, limit: int, key: Key) -> None:
             if limit != UNSET:
-                rules.append(Rule(kind, "", limit, key, reason(kind, True), said))
+                rules.append(Rule(kind, "", limit, key, reason(kind, True), said, how(kind, "")))
 
         tres(Kind.GRP_TRES, limits.grp_tres, whole)
         tres(Kind.GRP_TRES_MINUTES, limits.grp_tres_minutes, whole, MINUTES)
@@ -238,11 +244,11 @@ class Book:
             for name in _by_order(amounts):
                 amount = int(amounts[name] * factor) if kind in (Kind.GRP_TRES, Kind.JOB_TRES) else amounts[name]
                 key = (*scope, name + suffix) if kind < Kind.GRP_JOBS else ()
-                rules.append(Rule(kind, name, amount, key, reason(kind, False, name), said, root))
+                rules.append(Rule(kind, name, amount, key, reason(kind, False, name), said, how(kind, name), root))
 
         def number(kind: Kind, limit: int, key: Key) -> None:
             if limit != UNSET:
-                rules.append(Rule(kind, "", limit, key, reason(kind, False), said, root))
+                rules.append(Rule(kind, "", limit, key, reason(kind, False), said, how(kind, ""), root))
 
         limits = one.limits
         tres(Kind.GRP_TRES, limits.grp_tres)

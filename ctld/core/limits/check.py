@@ -6,14 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ctld.core.limits.book import MINUTES, NODE, Key, Rule
+from ctld.core.limits.book import MINUTES, Key, Rule
 from ctld.core.limits.kinds import (
+    BY_JOB_MINUTES,
+    BY_JOBS,
+    BY_MINIMUM,
+    BY_NODE,
+    BY_NODES,
+    BY_PAST_WALL,
+    BY_RUN_MINUTES,
+    BY_SUBMITTED,
+    BY_TRES,
+    BY_WALL,
     NAMES,
-    RUN_MINUTES,
-    RUNNING_JOBS,
-    RUNNING_TRES,
-    SUBMITTED_JOBS,
-    Kind,
 )
 from ctld.core.limits.load import Load
 from ctld.core.model import UNLIMITED
@@ -89,35 +94,35 @@ class Check:
         return None
 
     def _broken(self, rule: Rule, asked: Asked, factor: float) -> LimitNumbers | None:
-        kind, limit = rule.kind, rule.limit
-        if kind in RUNNING_JOBS:
+        how = rule.how
+        if how == BY_JOBS:
             return _over(rule, self._load.count(rule.key), 1)
-        if kind in SUBMITTED_JOBS:
-            return _over(rule, self._load.count(rule.key), asked.size)
-        if kind is Kind.GRP_WALL:
+        if how < BY_WALL:
+            if how == BY_SUBMITTED:
+                return _over(rule, self._load.count(rule.key), asked.size)
+            amount = (asked.per_node if how == BY_NODE else asked.amounts).get(rule.tres, 0)
+            if not amount:
+                return None
+            if how == BY_TRES:
+                return _over(rule, self._load.count(rule.key), amount)
+            return self._nodes(rule, asked, amount) if how == BY_NODES else _over(rule, 0, amount)
+        limit = rule.limit
+        if how == BY_WALL:
+            over = not asked.any_time and (asked.minutes == UNLIMITED or asked.minutes > limit)
+            return _numbers(rule, 0, asked.minutes) if over else None
+        if how == BY_PAST_WALL:
             used = self._past.wall_minutes(rule.key, self._at)
             more = asked.whole_minutes if self._safe else 0
             return _numbers(rule, int(used), more) if used >= limit or used + more > limit else None
-        if kind is Kind.JOB_WALL:
-            over = not asked.any_time and (asked.minutes == UNLIMITED or asked.minutes > limit)
-            return _numbers(rule, 0, asked.minutes) if over else None
-        amount = (asked.per_node if kind is Kind.NODE_TRES else asked.amounts).get(rule.tres, 0)
-        if kind is Kind.MIN_TRES:
+        amount = asked.amounts.get(rule.tres, 0)
+        if how == BY_MINIMUM:
             return _numbers(rule, 0, amount) if amount < limit else None
         if not amount:
             return None
-        if kind in RUNNING_TRES:
-            if rule.tres == NODE:
-                return self._nodes(rule, asked, amount)
-            return _over(rule, self._load.count(rule.key), amount)
-        if kind in (Kind.JOB_TRES, Kind.NODE_TRES):
-            return _over(rule, 0, amount)
         more = int(amount * asked.whole_minutes * factor)
-        if kind in RUN_MINUTES:
+        if how == BY_RUN_MINUTES:
             return _over(rule, -(-self._load.seconds_left(rule.key, self._at) // 60), more)
-        if kind is Kind.JOB_TRES_MINUTES:
-            return _over(rule, 0, more)
-        return self._past_tres(rule, more)
+        return _over(rule, 0, more) if how == BY_JOB_MINUTES else self._past_tres(rule, more)
 
     def _nodes(self, rule: Rule, asked: Asked, amount: int) -> LimitNumbers | None:
         """A node that the group uses already counts once."""

@@ -46,7 +46,7 @@ class Gate:
         if self.open:
             return None
         rules = self._rules(job, partition)
-        asked = given(self._state, job, partition, shares, limit_seconds)
+        asked = given(self._state, job, partition, shares, limit_seconds, by_node=rules.by_node)
         return wait_of(self._check.first((*rules.before, *rules.after), asked, rules.usage_factor))
 
     def took(self, job: Job, partition: str, shares: tuple[NodeShare, ...], limit_seconds: int) -> None:

@@ -70,6 +70,29 @@ RUNNING_TRES = frozenset((Kind.GRP_TRES, Kind.USER_TRES, Kind.ACCOUNT_TRES))
 RUN_MINUTES = frozenset((Kind.GRP_TRES_RUN_MINUTES, Kind.USER_TRES_RUN_MINUTES, Kind.ACCOUNT_TRES_RUN_MINUTES))
 PAST_USE = frozenset((Kind.GRP_TRES_MINUTES, Kind.GRP_WALL))
 
+# How a limit is looked at: plain numbers, since a look is made for every job that might start.
+BY_JOBS, BY_SUBMITTED, BY_TRES, BY_NODES, BY_JOB, BY_NODE, BY_WALL, BY_MINIMUM = range(8)
+BY_PAST_WALL, BY_RUN_MINUTES, BY_JOB_MINUTES, BY_PAST_TRES = range(8, 12)
+_HOW = {
+    **dict.fromkeys(RUNNING_JOBS, BY_JOBS),
+    **dict.fromkeys(SUBMITTED_JOBS, BY_SUBMITTED),
+    **dict.fromkeys(RUNNING_TRES, BY_TRES),
+    **dict.fromkeys(RUN_MINUTES, BY_RUN_MINUTES),
+    Kind.JOB_TRES: BY_JOB,
+    Kind.NODE_TRES: BY_NODE,
+    Kind.JOB_WALL: BY_WALL,
+    Kind.MIN_TRES: BY_MINIMUM,
+    Kind.GRP_WALL: BY_PAST_WALL,
+    Kind.JOB_TRES_MINUTES: BY_JOB_MINUTES,
+    Kind.GRP_TRES_MINUTES: BY_PAST_TRES,
+}
+
+
+def how(kind: Kind, tres: str) -> int:
+    """Tell how a limit is looked at: one of the numbers above."""
+    return BY_NODES if kind in RUNNING_TRES and tres == "node" else _HOW[kind]
+
+
 _QOS_AT_SUBMIT = (
     Kind.ACCOUNT_TRES,
     Kind.USER_TRES,

@@ -81,7 +81,7 @@ class Load:
 
     def __init__(self, below: Load | None = None) -> None:
         self.below = below
-        """What this one comes on top of."""
+        """What this one comes on top of; nothing is below that."""
         self.used: dict[Key, int] = {}
         """Running jobs, submitted jobs, and TRES in use."""
         self.nodes: dict[Key, dict[int, int]] = {}
@@ -94,7 +94,8 @@ class Load:
     def count(self, key: Key) -> int:
         """Give the running or submitted jobs, or the TRES in use."""
         own = self.used.get(key, 0)
-        return own + self.below.count(key) if self.below is not None else own
+        below = self.below
+        return own + below.used.get(key, 0) if below is not None else own
 
     def count_nodes(self, key: Key, more: Iterable[int] = ()) -> int:
         """Give how many nodes are in use, with some more."""
@@ -124,7 +125,8 @@ class Load:
                 del self.spenders[one.job_id]
         for key, what in one.rules.counted:
             if what == SUBMITTED:
-                self._count(key, sign * one.submitted)
+                if one.submitted:
+                    self._count(key, sign * one.submitted)
             elif not amounts:
                 continue
             elif what == JOBS:
