@@ -6,20 +6,35 @@ import os
 import time
 from functools import cache
 
+from ctld.core import ranges
 from ctld.core.commands import ApplyConfig
-from ctld.core.model import UNLIMITED, NodeSpec, PartitionSpec, PrioritySettings, Settings
-from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig
+from ctld.core.model import (
+    UNLIMITED,
+    BlockSpec,
+    NodeSpec,
+    PartitionSpec,
+    PrioritySettings,
+    Ranges,
+    Settings,
+    SwitchSpec,
+    TopologySpec,
+)
+from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig, Topology
 from muster.hostlist import natural_key
 
 _SCRIPT_BYTES = 4 << 20
 _REQUEUE_DELAY_SECONDS = 120
 _WEEK_SECONDS = 604_800
+_SWITCH_WAIT_SECONDS = 300
+_BINPACK = "GPU_BINPACK"
+_PACK_WEIGHTS = (("cpu", 1.0), ("gres/gpu", 10.0), ("mem", 1.0))
+"""Weights of GPU_BINPACK where PackWeights= says nothing."""
 
 
 def command(config: ClusterConfig) -> ApplyConfig:
     """Give the command that makes this configuration the one in force; nodes in natural order of their names."""
     nodes = tuple(sorted(config.nodes, key=lambda node: natural_key(node.name)))
-    index = {node.name: place for place, node in enumerate(nodes)}
+    index = _index(config)
     return ApplyConfig(
         settings=settings(config),
         nodes=tuple(_node(node) for node in nodes),
@@ -27,9 +42,16 @@ def command(config: ClusterConfig) -> ApplyConfig:
     )
 
 
+def _index(config: ClusterConfig) -> dict[str, int]:
+    names = sorted((node.name for node in config.nodes), key=natural_key)
+    return {name: place for place, name in enumerate(names)}
+
+
 def settings(config: ClusterConfig) -> Settings:
     """Give the cluster-wide settings."""
     parameters = config.scheduler_parameters
+    select = {word.upper() for word in config.select_type_parameters}
+    index = _index(config)
     delay = parameters.get("requeue_delay") or config.auth_info.get("cred_expire") or str(_REQUEUE_DELAY_SECONDS)
     return Settings(
         cluster=config.cluster_name,
@@ -66,6 +88,12 @@ def settings(config: ClusterConfig) -> Settings:
         accounting_enforce=config.accounting_enforce,
         limit_stops_partition="assoc_limit_stop" in parameters,
         priority=_priority(config),
+        topologies=_topologies(config, index),
+        topology_optional="topooptional" in {word.lower() for word in config.topology_parameters},
+        max_switch_wait_seconds=int(parameters.get("max_switch_wait") or _SWITCH_WAIT_SECONDS),
+        lln="CR_LLN" in select,
+        pack_serial_at_end="pack_serial_at_end" in parameters,
+        pack_weights=(tuple(sorted(config.pack_weights.items())) or _PACK_WEIGHTS) if _BINPACK in select else (),
     )
 
 
@@ -167,6 +195,31 @@ def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConf
         hidden=part.hidden,
         billing_weights=part.billing_weights,
         qos=part.qos.lower(),
+        topology=part.topology,
+        default_topology=part.default_topology,
+        lln=part.lln,
+    )
+
+
+def _topologies(config: ClusterConfig, index: dict[str, int]) -> tuple[TopologySpec, ...]:
+    if all(one.kind == "flat" for one in config.topologies):
+        return ()
+    return tuple(_topology(one, index) for one in config.topologies)
+
+
+def _topology(one: Topology, index: dict[str, int]) -> TopologySpec:
+    def nodes(names: tuple[str, ...]) -> Ranges:
+        return ranges.from_ints(index[name] for name in names if name in index)
+
+    return TopologySpec(
+        name=one.name,
+        kind=one.kind,
+        switches=tuple(
+            SwitchSpec(switch.name, switch.level, nodes(switch.all_nodes), switch.switches) for switch in one.switches
+        ),
+        blocks=tuple(BlockSpec(block.name, nodes(block.nodes)) for block in (*one.blocks, *one.rings)),
+        block_sizes=one.block_sizes,
+        levels=one.levels,
     )
 
 

@@ -74,6 +74,25 @@ class Request(Record, frozen=True):
     overcommit: bool = False
     reservations: tuple[str, ...] = ()
     """Advance reservations that it may run in, in the order in which they are tried."""
+    prefer: str = ""
+    """A constraint that is tried first and dropped where the job cannot start with it at once."""
+    topology: str = ""
+    """--topology: required:LEVEL, preferred:LEVEL or unconstrained."""
+    switches: int = 0
+    """Most leaf switches; 0: any number."""
+    switches_wait_seconds: int = -1
+    """How long to wait for so few switches; -1: max_switch_wait."""
+    segment: int = 0
+    """Nodes of a segment; 0: none."""
+    segment_level: str = ""
+    """Level in which each segment lies; empty: the lowest that is large enough."""
+    spread_segments: bool = False
+    consolidate_segments: bool = False
+    contiguous: bool = False
+    spread_job: bool = False
+    """As many nodes as possible."""
+    use_min_nodes: bool = False
+    """Of a range of node counts the smallest."""
 
 
 class SignalSpec(Record, frozen=True):
@@ -411,6 +430,12 @@ class PartitionSpec(Record, frozen=True):
     """TRESBillingWeights, of mem for each MiB; empty: the allocated CPUs are billed."""
     qos: str = ""
     """The partition's own QOS, whose limits hold for all its jobs; empty: none."""
+    topology: str = ""
+    """Name of one of the settings' topologies; empty: the first."""
+    default_topology: str = ""
+    """What --topology is where a job does not say."""
+    lln: bool = False
+    """Least loaded nodes first."""
 
 
 class PrioritySettings(Record, frozen=True):
@@ -443,6 +468,40 @@ class PrioritySettings(Record, frozen=True):
         """Whether there is anything to compute: multifactor, and a weight that is not 0."""
         weights = (self.age, self.assoc, self.fairshare, self.job_size, self.partition, self.qos, *self.tres.values())
         return self.multifactor and any(weights)
+
+
+class SwitchSpec(Record, frozen=True):
+    """A switch of a tree topology."""
+
+    name: str
+    level: int = 0
+    """0: a leaf."""
+    nodes: Ranges = ()
+    """Node indexes below it."""
+    switches: tuple[str, ...] = ()
+    """The switches right below it."""
+
+
+class BlockSpec(Record, frozen=True):
+    """A base block, or a ring."""
+
+    name: str
+    nodes: Ranges
+
+
+class TopologySpec(Record, frozen=True):
+    """How nodes hang together."""
+
+    name: str = "default"
+    kind: str = "flat"
+    """flat | tree | block | ring."""
+    switches: tuple[SwitchSpec, ...] = ()
+    blocks: tuple[BlockSpec, ...] = ()
+    """Base blocks, or rings, in the order of the configuration."""
+    block_sizes: tuple[int, ...] = ()
+    """Base size first, each a power-of-two multiple of it."""
+    levels: tuple[str, ...] = ()
+    """Names of the levels, coarse to fine; the last is that of the leaves or base blocks."""
 
 
 class Settings(Record, frozen=True):
@@ -489,3 +548,13 @@ class Settings(Record, frozen=True):
     """Local time here: see `ctld.core.localtime`; empty: UTC."""
     reservation_over_run_minutes: int = 0
     """So long jobs may run on behind the end of their reservation; -1: for ever."""
+    topologies: tuple[TopologySpec, ...] = ()
+    """The default one first; none: flat."""
+    topology_optional: bool = False
+    """TopologyParam=TopoOptional: only jobs with --switches or --topology look at the tree."""
+    max_switch_wait_seconds: int = 300
+    lln: bool = False
+    """CR_LLN: least loaded nodes first."""
+    pack_serial_at_end: bool = False
+    pack_weights: tuple[tuple[str, float], ...] = ()
+    """Of GPU_BINPACK by TRES (cpu, mem, gres/gpu); empty: best fit."""

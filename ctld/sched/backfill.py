@@ -124,7 +124,11 @@ def earliest(
     None: not even when everything is given back.
     """
     simple = (
-        demand.even and not demand.need.uneven and len(demand.alternatives) == 1 and not demand.alternatives[0].counts
+        demand.even
+        and (demand.manner.plain or demand.need.nodes_max == 1)
+        and not demand.need.uneven
+        and len(demand.alternatives) == 1
+        and not demand.alternatives[0].counts
     )
     if not simple:
         return _by_search(demand, view, timeline, barred_until)

@@ -5,6 +5,7 @@ Made once for each (request, partition) and kept between passes: the columns her
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy as np
 from ctld.core.features import choices
 from ctld.core.model import GpuRequest, PartitionSpec, Request, Settings
 from ctld.sched.fleet import Column, Fleet, Ints, Kind, bitmap, members
+from ctld.sched.manner import PLAIN, Manner, manner_of, unbound
 from ctld.sched.needs import Amount, Impossible, Need, alone, amount, derive, share_vector
+from muster.errors import InvalidInput
 from muster.states import Reason
 
 
@@ -67,19 +70,37 @@ class Demand:
     """What jobs of one shape need in one partition. Raises Impossible when no number of nodes could do."""
 
     __slots__ = (
-        "_alone", "alternatives", "amounts", "cpus", "even", "fleet", "gpus", "least", "least_cpus", "lost", "lost_at",
-        "memory", "need", "no_fit", "number", "required", "required_bits", "single", "tasks",
+        "_alone", "_copies", "_preferred", "_relaxed", "alternatives", "amounts", "cpus", "even", "fleet", "gpus",
+        "grows", "least", "least_cpus", "lost", "lost_at", "manner", "memory", "need", "no_fit", "number", "required",
+        "required_bits", "single", "tasks",
     )  # fmt: skip
 
-    def __init__(self, fleet: Fleet, partition: PartitionSpec, request: Request, need: Need, number: int = 0) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        partition: PartitionSpec,
+        request: Request,
+        need: Need,
+        *,
+        number: int = 0,
+        manner: Manner = PLAIN,
+    ) -> None:
         self.fleet = fleet
         self.need = need
+        self.manner = manner
+        """How nodes are chosen among those that fit."""
+        self.grows = need.grows and not manner.fewest
+        """As many nodes as possible up to `need.nodes_max`."""
         self.number = number
         """To tell demands apart cheaply."""
         self.required = _named(fleet, request)
         self.required_bits = bitmap(self.required)
         per_node, odd = divmod(need.tasks, need.nodes)
-        self.even = not odd and not (need.gpus_total[0] and need.nodes > 1)
+        self.even = (
+            not odd
+            and not (need.gpus_total[0] and need.nodes > 1)
+            and not (manner.spread and need.uneven and need.nodes < need.nodes_max)
+        )
         """A share may be the same on each of `need.nodes` nodes, and that is tried first."""
         self.tasks = (per_node or need.tasks_each) if self.even else 1
         """Tasks of an even share."""
@@ -115,6 +136,7 @@ class Demand:
             self.even
             and need.nodes == 1
             and not need.grows
+            and not (manner.spread and need.uneven)
             and not self.required
             and len(self.alternatives) == 1
             and not self.alternatives[0].counts
@@ -129,12 +151,62 @@ class Demand:
         """The nodes that can be used at all do not suffice; as of `lost_at`, a count of `PlanMemory`."""
         self.lost_at = -1
         self._alone: Demand | None = self if not need.user else None
+        self._copies = 0
+        self._relaxed: Demand | None = None
+        self._preferred: Demand | None = self._with(request.prefer) if request.prefer else None
+
+    @property
+    def preferred(self) -> Demand | None:
+        """The demand with --prefer on top of the constraint: to be tried first, for a start now, and never planned
+        ahead; None where nothing is preferred."""
+        return self._preferred
+
+    @property
+    def relaxed(self) -> Demand:
+        """The demand without what a job may wait for although nodes are free: few switches (until `manner.switch_wait`
+        seconds after it became eligible) or a required level of the topology (for ever); itself where there is none."""
+        if self._relaxed is None:
+            self._relaxed = self
+            if self.manner.switches or self.manner.mode == "required":
+                self._relaxed = self._copy()
+                self._relaxed.manner = unbound(self.manner)
+                self._relaxed._relaxed = self._relaxed
+        return self._relaxed
+
+    def _copy(self) -> Demand:
+        made = copy(self)
+        self._copies += 1
+        made.number = -(self.number * 4 + self._copies)
+        made._relaxed = None
+        made._preferred = None
+        if made._alone is self:
+            made._alone = made
+        return made
+
+    def _with(self, preference: str) -> Demand | None:
+        """Give the demand with more features wanted; None where no node has them, or the text cannot be read."""
+        try:
+            more = choices(preference, self.fleet.nodes_with, self.fleet.everything)
+        except InvalidInput:
+            return None
+        found = [
+            Alternative(one.bits & other.nodes, one.counts + other.counts)
+            for one in self.alternatives
+            for other in more
+        ]
+        found = [one for one in found if one.bits.bit_count() >= self.need.nodes]
+        if not found:
+            return None
+        made = self._copy()
+        made.alternatives = found
+        made.single = self.single and len(found) == 1 and not found[0].counts
+        return made
 
     def alone(self, partition: PartitionSpec, request: Request) -> Demand:
         """Give the demand that stands for this one in the future: with nodes of its own where it may share only
         with its own user, as nobody knows who will be there then."""
         if self._alone is None:
-            self._alone = Demand(self.fleet, partition, request, alone(self.need))
+            self._alone = Demand(self.fleet, partition, request, alone(self.need), manner=self.manner)
         return self._alone
 
     def serves(self, node: int, cpus: int, memory: int, gpus: int) -> bool:
@@ -155,7 +227,8 @@ def demand_of(fleet: Fleet, settings: Settings, partition: PartitionSpec, reques
         Impossible: it contradicts itself, the partition's limits or names unknown nodes.
         InvalidInput: the constraint cannot be read.
     """
-    return Demand(fleet, partition, request, derive(fleet, settings, partition, request), number)
+    need = derive(fleet, settings, partition, request)
+    return Demand(fleet, partition, request, need, number=number, manner=manner_of(fleet, settings, partition, request))
 
 
 def _named(fleet: Fleet, request: Request) -> list[int]:

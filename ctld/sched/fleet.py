@@ -76,6 +76,8 @@ class Fleet:
         self.one_weight = len(set(self.weight)) <= 1
         self.typed: dict[str, int] = {}
         """GPU type -> bitmap of the nodes that have it."""
+        self.layouts: dict[str, object] = {}
+        """Topologies laid over these nodes, by name (`topology.layout_of` keeps them here)."""
         self._features: dict[str, int] = {}
         for index, spec in enumerate(self.specs):
             for name in set(spec.gpus):

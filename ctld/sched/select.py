@@ -2,30 +2,36 @@
 
 The choice is canonical: it depends on the view and the demand alone, and ties go to the lower node index.
 
-* One node: lowest weight, then fewest free GPUs, fewest free CPUs (best fit).
-* Several equal shares: best fit over runs of consecutive nodes of equal weight.
-* Tasks or GPUs counted for the job: as few nodes as fit, lowest weight first, and the last one the tightest.
+* One node: lowest weight, then fewest free GPUs, fewest free CPUs (best fit), or what `Manner` says instead.
+* Several equal shares: by the topology, else best fit over runs of consecutive nodes of equal weight.
+* Tasks or GPUs counted for the job: as few nodes as fit (`uneven`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from ctld.sched.blocks import consolidated, in_blocks, in_ring, in_segments
 from ctld.sched.demand import Alternative, Demand
-from ctld.sched.fleet import Column, Ints, View, members
-from ctld.sched.needs import amount, share_vector
+from ctld.sched.fleet import Ints, View, members
+from ctld.sched.manner import Manner
+from ctld.sched.runs import best_scored, busy_first, by_runs, contiguous, least_loaded
+from ctld.sched.topology import Layout
+from ctld.sched.tree import Ask, domains, gaps, in_few_leaves, in_tree, trees
+from ctld.sched.uneven import Attempt, seed_of, uneven
 
 Pick: TypeAlias = tuple[int, int, int]
 """Node, tasks, and GPUs out of --gpus (0 when it is not asked for that way)."""
 
 
-def choose(demand: Demand, view: View, barred: int = 0) -> list[Pick] | None:
+def choose(demand: Demand, view: View, barred: int = 0, *, busy: bool = False) -> list[Pick] | None:
     """Give the nodes in ascending order for a job of this demand, None when it does not fit.
 
-    `barred` is a bitmap of nodes that this job may not use now (held for another user).
+    Args:
+        barred: bitmap of nodes that this job may not use now (held for another user).
+        busy: nodes that are in use come before idle ones (bf_busy_nodes, for a start in the future).
     """
     if demand.single:
         node = best_node(demand, view, barred)
@@ -35,19 +41,23 @@ def choose(demand: Demand, view: View, barred: int = 0) -> list[Pick] | None:
             return None
     for alternative in demand.alternatives:
         picks = None
+        attempt = Attempt(demand, alternative, view, barred, busy)
         if demand.even and not demand.single:
-            picks = _even(demand, alternative, view, barred)
+            picks = _even(attempt)
         if picks is None and demand.need.uneven:
-            picks = _uneven(demand, alternative, view, barred)
+            picks = uneven(attempt, arranged)
         if picks is not None:
             return picks
     return None
 
 
 def best_node(demand: Demand, view: View, barred: int = 0) -> int:
-    """Give the tightest node for an even share of a demand that is `single`, -1 when there is none."""
+    """Give the node for an even share of a demand that is `single`, -1 when there is none: the tightest, if nothing
+    else is asked for."""
     fleet = demand.fleet
     alternative = demand.alternatives[0]
+    if not demand.manner.tightest:
+        return _node_by_manner(demand, view, barred)
     if not fleet.small:
         found = _fitting(demand, alternative, view, barred)
         if not len(found):
@@ -70,6 +80,20 @@ def best_node(demand: Demand, view: View, barred: int = 0) -> int:
                 if (best < 0 or key < best_key) and not barred >> node & 1:
                     best, best_key = node, key
     return best
+
+
+def _node_by_manner(demand: Demand, view: View, barred: int) -> int:
+    """`best_node` by load, by place or by score."""
+    manner, fleet = demand.manner, demand.fleet
+    found = np.array(fitting_nodes(demand, demand.alternatives[0], view, barred), np.int64)
+    if not len(found):
+        return -1
+    if manner.last:
+        return int(found[-1])
+    weight = None if fleet.one_weight else fleet.weight_column
+    if manner.lln:
+        return least_loaded(found, [], 1, np.asarray(view.cpus), weight)[0]
+    return best_scored(found, [], 1, score(demand, view), weight)[0]
 
 
 def fits_on(demand: Demand, view: View, node: int) -> bool:
@@ -102,257 +126,158 @@ def _fitting(demand: Demand, alternative: Alternative, view: View, barred: int) 
     return found
 
 
-def _even(demand: Demand, alternative: Alternative, view: View, barred: int) -> list[Pick] | None:
+def _even(attempt: Attempt) -> list[Pick] | None:
     """The same share on each of `need.nodes` nodes, or on more where the job grows."""
+    demand, alternative = attempt.demand, attempt.alternative
     need = demand.need
     if len(alternative.nodes) < need.nodes:
         return None
-    fits = fitting_nodes(demand, alternative, view, barred)
+    if demand.fleet.small:
+        fits: Ints = np.array(fitting_nodes(demand, alternative, attempt.view, attempt.barred), np.int64)
+    else:
+        fits = _fitting(demand, alternative, attempt.view, attempt.barred)
     if len(fits) < need.nodes:
         return None
-    wanted = need.nodes
-    if need.grows:
+    most = need.nodes
+    if demand.grows:
         if need.tasks or need.gpus_total[0]:
-            return None  # More nodes mean other shares: that is for `_uneven`.
-        wanted = min(need.nodes_max, len(fits))
-    chosen = _seed(demand, alternative, fits)
-    if chosen is None or len(chosen) > wanted:
+            return None  # More nodes mean other shares: that is for `uneven`.
+        most = min(need.nodes_max, len(fits))
+    chosen = arranged(attempt, fits, need.nodes, most)
+    if chosen is None:
         return None
-    if len(chosen) < wanted:
-        taken = set(chosen)
-        rest = [node for node in fits if node not in taken]
-        chosen += _by_runs(rest, wanted - len(chosen), view.cpus, demand.fleet.weight)
-    share = need.gpus_total[0]
-    return [(node, demand.tasks, share) for node in sorted(chosen)]
+    share, tasks = need.gpus_total[0], demand.tasks
+    return [(node, tasks, share) for node in sorted(chosen)]
 
 
-def _seed(demand: Demand, alternative: Alternative, fits: list[int]) -> list[int] | None:
-    """Give the nodes that must be among the chosen: named ones, and enough of each counted feature."""
-    chosen: list[int] = []
-    if demand.required:
-        available = set(fits)
-        if not all(node in available for node in demand.required):
+def arranged(attempt: Attempt, fits: Ints, least: int, most: int) -> list[int] | None:
+    """Choose from `least` to `most` of the nodes that fit, as many as can be, by topology and manner."""
+    demand, counts = attempt.demand, attempt.alternative.counts
+    manner, fleet = demand.manner, demand.fleet
+
+    def seeding(inside: Ints) -> list[int] | None:
+        if not demand.required and not counts:
+            return []
+        seed = seed_of(demand, attempt.alternative, inside.tolist())
+        return seed if seed is not None and len(seed) <= most else None
+
+    ask = Ask(least, most, None if fleet.one_weight else fleet.weight_column, seeding)
+    layout = manner.layout
+    if layout is None or most == 1:
+        return _near(attempt, fits, ask)
+    if manner.segment and manner.segment < least:
+        return _segmented(attempt, layout, fits, ask)
+    if manner.mode in ("required", "preferred"):
+        top = manner.level + 1 if manner.mode == "required" else layout.depth
+        for level in range(manner.level, top):
+            for inside in domains(layout, fits, ask, level):
+                found = _within(attempt, layout, inside, ask)
+                if found is not None:
+                    return found
+        if manner.mode == "required":
             return None
-        chosen = list(demand.required)
-    for bits, count in alternative.counts:
-        missing = count - sum(bits >> node & 1 for node in chosen)
-        if missing > 0:
-            taken = set(chosen)
-            weight = demand.fleet.weight
-            more = [node for node in fits if bits >> node & 1 and node not in taken]
-            if len(more) < missing:
-                return None
-            more.sort(key=lambda node: (weight[node], node))
-            chosen += more[:missing]
-    return chosen
+    return _within(attempt, layout, fits, ask)
 
 
-def _by_runs(fits: list[int], wanted: int, cpus: Column, weight: Sequence[int]) -> list[int]:
-    """Take nodes from maximal runs of consecutive nodes of equal weight: the lowest weight
-    first; of runs that suffice the one with the fewest free CPUs, else the one with the most."""
-    if len(fits) <= wanted:
-        return fits
-    runs: list[tuple[int, int, list[int]]] = []
-    run: list[int] = []
-    for node in fits:
-        if run and (node != run[-1] + 1 or weight[node] != weight[run[0]]):
-            runs.append((weight[run[0]], -sum(int(cpus[one]) for one in run), run))
-            run = []
-        run.append(node)
-    runs.append((weight[run[0]], -sum(int(cpus[one]) for one in run), run))
-    runs.sort(key=lambda entry: entry[:2])
-    longest = _longest_from(runs)
-    chosen: list[int] = []
-    for place, (mass, _, nodes) in enumerate(runs):
-        missing = wanted - len(chosen)
-        if longest[place] >= missing:
-            same = [entry for entry in runs[place:] if entry[0] == mass and len(entry[2]) >= missing]
-            tightest = max(same, key=lambda entry: (entry[1], -entry[2][0]))[2]
-            if missing == 1:
-                return [*chosen, min(tightest, key=lambda node: (int(cpus[node]), node))]
-            return chosen + tightest[:missing]
-        chosen += nodes
-    return chosen[:wanted]
+def _within(attempt: Attempt, layout: Layout, inside: Ints, ask: Ask) -> list[int] | None:
+    """Choose by the rule of the topology, or by what overrides it."""
+    demand = attempt.demand
+    manner, kind = demand.manner, layout.spec.kind
+    if manner.mode == "unconstrained":
+        return gaps(layout, inside, ask)
+    if kind == "block" and not manner.contiguous:
+        return in_blocks(layout, inside, ask)
+    if kind == "ring":
+        found = in_ring(layout, inside, ask.least, ask.most)
+        return found if found and set(demand.required) <= set(found) else None
+    if manner.contiguous or manner.spread or manner.lln or attempt.busy:
+        for tree in trees(layout, inside, ask):
+            found = _near(attempt, tree, ask)
+            if found is not None and (not manner.switches or layout.leaves_of(found) <= manner.switches):
+                return found
+        if manner.contiguous or not manner.switches:
+            return None
+    if manner.switches and kind == "tree":
+        return in_few_leaves(layout, inside, ask, manner.switches)
+    return in_tree(layout, inside, ask)
 
 
-def _longest_from(runs: list[tuple[int, int, list[int]]]) -> list[int]:
-    """For each run the length of the longest one of the same weight from there on."""
-    longest = [0] * len(runs)
-    for place in range(len(runs) - 1, -1, -1):
-        longest[place] = len(runs[place][2])
-        if place + 1 < len(runs) and runs[place + 1][0] == runs[place][0]:
-            longest[place] = max(longest[place], longest[place + 1])
-    return longest
-
-
-def _uneven(demand: Demand, alternative: Alternative, view: View, barred: int) -> list[Pick] | None:
-    """Tasks, or GPUs of --gpus, over as few nodes as fit (or as many as allowed where the job grows)."""
-    need = demand.need
-    found = capacities(demand, alternative, view, barred)
-    if found is None:
+def _near(attempt: Attempt, fits: Ints, ask: Ask) -> list[int] | None:
+    """Choose by place in the node table and by load, whatever the topology."""
+    demand, view = attempt.demand, attempt.view
+    manner = demand.manner
+    seed = ask.seeding(fits)
+    wanted = min(ask.most, len(fits))
+    if seed is None or wanted < ask.least:
         return None
-    tasks_on, gpus_on = found
-    nodes = list(tasks_on)
-    seed = _seed(demand, alternative, nodes)
-    if seed is None or len(seed) > need.nodes_max:
-        return None
-    by_gpus = need.gpus_total[0] > 0
-    room = gpus_on if by_gpus else tasks_on
-    weight = demand.fleet.weight
-    for by_weight in (True, False) if not demand.fleet.one_weight else (True,):
-        order = sorted(nodes, key=lambda node: (weight[node] if by_weight else 0, -room[node], node))
-        chosen = _gather(demand, seed, order, tasks_on, gpus_on)
-        if chosen is not None:
-            return _shared_out(demand, sorted(chosen), tasks_on, gpus_on, view)
+    cpus: Ints = np.asarray(view.cpus)
+    if manner.contiguous:
+        return contiguous(fits, seed, ask.least, ask.most, cpus)
+    if attempt.busy and not manner.spread:
+        return busy_first(fits, seed, wanted, _idle(demand, view), ask.weight)
+    if manner.lln:
+        return least_loaded(fits, seed, wanted, cpus, ask.weight)
+    if manner.pack:
+        return best_scored(fits, seed, wanted, score(demand, view), ask.weight)
+    return by_runs(fits, seed, wanted, cpus, ask.weight)
+
+
+def _segmented(attempt: Attempt, layout: Layout, fits: Ints, ask: Ask) -> list[int] | None:
+    """Choose whole segments; of a range of node counts the largest multiple that can be had."""
+    manner = attempt.demand.manner
+    size = manner.segment
+    for wanted in range(ask.most // size * size, ask.least - 1, -size):
+        exactly = Ask(wanted, wanted, ask.weight, ask.seeding)
+        for level in _segment_homes(manner, layout, wanted):
+            found = in_segments(
+                layout, fits, exactly, size, level=manner.segment_level, spread=manner.spread_segments, within=level
+            )
+            if found is None:
+                continue
+            chosen = np.array(sorted(node for nodes in found for node in nodes), np.int64)
+            if ask.seeding(chosen) is not None:
+                listed: list[int] = chosen.tolist()
+                return listed
     return None
 
 
-def _gather(
-    demand: Demand, seed: list[int], order: list[int], tasks_on: dict[int, int], gpus_on: dict[int, int]
-) -> list[int] | None:
-    """Take the seed, then nodes in order until all is placed; the last one is changed for the tightest that does."""
-    need = demand.need
-    tasks, gpus = need.tasks, need.gpus_total[0]
-    most = min(need.nodes_max, gpus or need.nodes_max)
-    if need.grows:
-        wanted = max(need.nodes, min(most, len(order), tasks or most))
-    else:
-        wanted = need.nodes
-    chosen = list(seed)
-    have_tasks = sum(tasks_on[node] for node in chosen)
-    have_gpus = sum(gpus_on[node] for node in chosen)
-    taken = set(chosen)
-    rest = [node for node in order if node not in taken]
-    place = 0
-    while have_tasks < tasks or have_gpus < gpus or len(chosen) < wanted:
-        if len(chosen) >= most or place >= len(rest):
-            return None
-        node = rest[place]
-        place += 1
-        chosen.append(node)
-        have_tasks += tasks_on[node]
-        have_gpus += gpus_on[node]
-    if place:
-        last = chosen[-1]
-        miss_tasks = tasks - (have_tasks - tasks_on[last])
-        miss_gpus = gpus - (have_gpus - gpus_on[last])
-        weight = demand.fleet.weight
-        tight = [
-            node
-            for node in rest[place - 1 :]
-            if weight[node] == weight[last] and tasks_on[node] >= miss_tasks and gpus_on[node] >= miss_gpus
-        ]
-        chosen[-1] = min(tight, key=lambda node: (gpus_on[node], tasks_on[node], node))
-    return chosen
+def _segment_homes(manner: Manner, layout: Layout, wanted: int) -> list[int]:
+    """Give the levels, one after the other, in one domain of which all segments may lie; -1: anywhere."""
+    if manner.mode == "required":
+        return [manner.level]
+    if manner.mode == "preferred":
+        return [*range(manner.level, layout.depth), -1]
+    if manner.consolidate_segments:
+        return consolidated(layout, wanted, manner.segment, spread=manner.spread_segments)
+    return [-1]
 
 
-def _shared_out(
-    demand: Demand, nodes: list[int], tasks_on: dict[int, int], gpus_on: dict[int, int], view: View
-) -> list[Pick] | None:
-    """Spread tasks evenly over the chosen nodes and pack the GPUs of --gpus, at least one of each on a node."""
-    need = demand.need
-    gpus = [0] * len(nodes)
-    left = need.gpus_total[0]
-    if left:
-        if left < len(nodes):
-            return None
-        for place, node in enumerate(nodes):
-            gpus[place] = min(gpus_on[node], left - (len(nodes) - place - 1))
-            left -= gpus[place]
-        if left:
-            return None
-    if not need.tasks:
-        return _checked(demand, view, [(node, need.tasks_each, gpus[at]) for at, node in enumerate(nodes)])
-    room = [tasks_on[node] for node in nodes]
-    if sum(room) < need.tasks or need.tasks < len(nodes):
-        return None
-    if need.gpus_total[0] and need.tasks_per_gpu:
-        tasks = [count * need.tasks_per_gpu for count in gpus]
-        if any(count > most for count, most in zip(tasks, room, strict=True)):
-            return None
-    else:
-        tasks = spread(need.tasks, room)
-    return _checked(demand, view, list(zip(nodes, tasks, gpus, strict=True)))
+def _idle(demand: Demand, view: View) -> Ints:
+    """Give 1 for each node on which nothing is in use."""
+    fleet = demand.fleet
+    full: Ints = np.array([kind.cpus for kind in fleet.kinds], np.int64)[fleet.kind_column]
+    idle: Ints = (np.asarray(view.cpus) >= full).astype(np.int64)
+    return idle
 
 
-def _checked(demand: Demand, view: View, picks: list[Pick]) -> list[Pick] | None:
-    """Give the picks if each fits its node in all resources together (capacities look at them one by one)."""
-    need, fleet = demand.need, demand.fleet
-    for node, tasks, gpus in picks:
-        cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
-        if cpus > view.cpus[node] or (need.memory_counts and memory > view.memory[node]):
-            return None
-        if any(want > column[node] for want, column in zip(by_column, view.gpus, strict=True)):
-            return None
-    return picks
-
-
-def spread(tasks: int, room: list[int]) -> list[int]:
-    """Share tasks out as evenly as the room on each node allows, the odd ones to the first nodes."""
-    given = [0] * len(room)
-    alive = list(range(len(room)))
-    while tasks > 0 and alive:
-        level, odd = divmod(tasks, len(alive))
-        tight = [place for place in alive if room[place] - given[place] <= level]
-        if not tight:
-            for rank, place in enumerate(alive):
-                given[place] += level + (1 if rank < odd else 0)
-            return given
-        for place in tight:
-            tasks -= room[place] - given[place]
-            given[place] = room[place]
-        alive = [place for place in alive if room[place] > given[place]]
-    return given
-
-
-def capacities(
-    demand: Demand, alternative: Alternative, view: View, barred: int = 0
-) -> tuple[dict[int, int], dict[int, int]] | None:
-    """Give for each node that can have a share the most tasks it could take, and the most GPUs of --gpus, nodes
-    ascending; None when all of them together do not suffice."""
-    need = demand.need
-    limits = alternative.limits(demand)
-    indexes = alternative.indexes
-    cpus = np.asarray(view.cpus)[indexes]
-    memory = np.asarray(view.memory)[indexes]
-    good = cpus >= limits.cpus
-    good &= memory >= limits.memory
-    gpus = [np.asarray(column)[indexes] for column in view.gpus] if limits.gpus else []
-    for at, least in limits.gpus:
-        good &= gpus[at] >= least
-    if barred:
-        good &= np.array([not barred >> node & 1 for node in alternative.nodes], np.bool_)
-    if need.memory_counts and need.memory_per_cpu and not need.memory_each:
-        cpus = np.minimum(cpus, memory // need.memory_per_cpu // limits.threads * limits.threads)
-    most = need.tasks or need.tasks_each
-    most = min(most, need.tasks_cap) if need.tasks_cap else most
-    if need.overcommit:
-        tasks = np.full(len(indexes), most, np.int64)
-    else:
-        tasks = np.minimum(cpus if need.cpus_per_task == 1 else cpus // need.cpus_per_task, most)
-    top = gpus[0] if gpus else tasks
-    if limits.gpus:
-        if need.cpus_per_gpu:
-            top = np.minimum(top, cpus // need.cpus_per_gpu)
-        if need.memory_counts and need.memory_per_gpu:
-            top = np.minimum(top, memory // need.memory_per_gpu)
-        for at in range(1, len(gpus)):
-            if need.gpus_total[at]:
-                top = np.minimum(top, gpus[at])
-    if need.gpus_task[0]:
-        tasks = np.minimum(tasks, top // need.gpus_task[0])
-        for at in range(1, len(gpus)):
-            if need.gpus_task[at]:
-                tasks = np.minimum(tasks, gpus[at] // need.gpus_task[at])
-    elif need.tasks_per_gpu:
-        tasks = np.minimum(tasks, top * need.tasks_per_gpu)
-    total = need.gpus_total[0]
-    keep = np.flatnonzero(good & (tasks > 0))
-    tasks = tasks[keep]
-    if len(keep) < need.nodes or int(tasks.sum()) < need.tasks:
-        return None
-    top = np.minimum(top[keep], total)
-    if int(top.sum()) < total:
-        return None
-    nodes = indexes[keep].tolist()
-    return dict(zip(nodes, tasks.tolist(), strict=True)), dict(zip(nodes, top.tolist(), strict=True))
+def score(demand: Demand, view: View) -> Ints:
+    """Give how full a node would be with one share more, in millionths of the weighted mean over the resources that are
+    asked for and have a weight in PackWeights (Volcano's binpack)."""
+    fleet, weights = demand.fleet, dict(demand.manner.pack)
+    total = np.zeros(fleet.size, np.float64)
+    sum_of_weights = 0.0
+    columns = {
+        "cpu": (view.cpus, [one[0] for one in demand.least], [kind.cpus for kind in fleet.kinds]),
+        "mem": (view.memory, [one[1] for one in demand.least], [kind.memory_mib for kind in fleet.kinds]),
+        "gres/gpu": (view.gpus[0], [one[2][0] for one in demand.least], [kind.gpus[0] for kind in fleet.kinds]),
+    }
+    for name, (free, wanted, capacity) in columns.items():
+        weight = weights.get(name, 0.0)
+        if not weight or not any(wanted) or (name == "mem" and not demand.need.memory_counts):
+            continue
+        sum_of_weights += weight
+        most = np.array(capacity, np.float64)[fleet.kind_column]
+        asked = np.array(wanted, np.float64)[fleet.kind_column]
+        total += weight * np.where(most > 0, (most - np.asarray(free) + asked) / np.maximum(most, 1), 0.0)
+    scored: Ints = np.rint(total / (sum_of_weights or 1.0) * 1e6).astype(np.int64)
+    return scored

@@ -9,6 +9,7 @@ from __future__ import annotations
 _GLOBALS = """
 cluster_name controllers controller_ports state_dir slurmd_timeout_seconds auth_info
 disable_root_jobs scheduler_type scheduler_parameters select_type_parameters over_time_limit_minutes
+topology_parameters topology_plugin pack_weights
 enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib gres_types
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
 max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
@@ -28,6 +29,7 @@ names nodes default state max_time_minutes default_time min_nodes max_nodes prio
 priority_job_factor billing_weights qos
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
 def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
+topology default_topology lln
 """
 
 GLOBALS = frozenset(_GLOBALS.split())
@@ -35,7 +37,15 @@ GLOBALS = frozenset(_GLOBALS.split())
 OPTIONS = {
     "auth_info": frozenset(("cred_expire",)),
     "dependency_parameters": frozenset(("kill_invalid_depend",)),
-    "scheduler_parameters": frozenset(("assoc_limit_stop", "max_script_size", "requeue_delay")),
+    "scheduler_parameters": frozenset(
+        (
+            "assoc_limit_stop",
+            "max_script_size",
+            "max_switch_wait",
+            "pack_serial_at_end",
+            "requeue_delay",
+        )
+    ),
 }
 """Of keys that hold options, those that change something."""
 NODES = frozenset(_NODES.split())

@@ -122,6 +122,7 @@ PARTITION = Table(
         _k("CpuBind", tier=2),
         *(_k(name, tier=2) for name in ("SuspendTime", "SuspendTimeout", "ResumeTimeout", "PowerDownOnIdle")),
         _k("Topology", "text", "topology", tier=2),
+        _k("DefaultTopology", "text", "default_topology", tier=2),
     ),
     acted_on=effects.PARTITIONS,
 )

@@ -103,6 +103,8 @@ class PartitionConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     hidden: bool = False
     disable_root_jobs: bool | None = None
     topology: str = ""
+    default_topology: str = ""
+    """What --topology is where a job does not say."""
     node_sets: str = ""
     """Nodes= as written, for display."""
 
@@ -173,6 +175,8 @@ class Topology(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     block_sizes: tuple[int, ...] = ()
     """Base first, each a power-of-two multiple of it."""
     rings: tuple[Block, ...] = ()
+    levels: tuple[str, ...] = ()
+    """Names of the levels, coarse to fine; the last names the leaves, base blocks or rings."""
 
 
 class CgroupConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -228,6 +232,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     select_type_parameters: tuple[str, ...]
     topology_plugin: str
     topology_parameters: tuple[str, ...]
+    pack_weights: dict[str, float]
+    """Of SelectTypeParameters=GPU_BINPACK, by TRES."""
     priority_type: str
     priority_weight_age: int
     priority_weight_assoc: int

@@ -24,6 +24,7 @@ SELECT_FLAGS = (
     "CR_CPU", "CR_CPU_Memory", "CR_Core", "CR_Core_Memory", "CR_Socket", "CR_Socket_Memory", "CR_Memory",
     "CR_ONE_TASK_PER_CORE", "CR_CORE_DEFAULT_DIST_BLOCK", "CR_LLN", "CR_Pack_Nodes", "LL_SHARED_GRES",
     "MULTIPLE_SHARING_GRES_PJ", "ENFORCE_BINDING_GRES", "ONE_TASK_PER_SHARING_GRES", "CR_NO_DIST_TOPO_BLOCK",
+    "GPU_BINPACK",
 )  # fmt: skip
 DEBUG_FLAGS = (
     "Accrue", "Agent", "AuditRPCs", "AuditTLS", "Backfill", "BackfillMap", "BurstBuffer", "Cgroup", "ConMgr",
@@ -104,6 +105,7 @@ _SCHEDULING = (
     _k("TopologyPlugin", "plugin", "topology/flat", 1, "topology_plugin",
        choices=("topology/flat", "topology/tree", "topology/block", "topology/ring", "topology/default")),
     _k("TopologyParam", "list", "", 2, "topology_parameters"),
+    _k("PackWeights", "weights", "", 2, "pack_weights"),
     _k("PriorityType", "plugin", "priority/multifactor", 1, "priority_type",
        choices=("priority/multifactor", "priority/basic")),
     *(_k(f"PriorityWeight{name}", "number", "0", 1, f"priority_weight_{name.lower()}", high=UINT32)

@@ -40,6 +40,8 @@ class Draft:
     block_sizes: str = ""
     sizes_place: Place | None = None
     rings: list[Item] = field(default_factory=list)
+    levels: list[str] = field(default_factory=list)
+    levels_place: Place | None = None
 
 
 def topology_conf(lines: list[Line], main: Place, problems: Problems) -> Draft:
@@ -76,14 +78,32 @@ def checked(draft: Draft, names: NodeNames, problems: Problems) -> Topology:
     if draft.block_sizes and not draft.blocks:
         problems.error(draft.sizes_place or draft.place, "BlockSizes is set and no BlockName line is")
     kind = kinds[0] if kinds else "flat"
-    return Topology(
+    found = Topology(
         name=draft.name,
         kind=kind,
         switches=_switches(draft, names, problems) if draft.switches else (),
         blocks=_groups(draft.blocks, "BlockName", names, problems),
         block_sizes=_block_sizes(draft, names, problems) if draft.blocks else (),
         rings=_rings(draft, names, problems),
+        levels=tuple(draft.levels),
     )
+    _check_levels(draft, found, problems)
+    return found
+
+
+def _check_levels(draft: Draft, found: Topology, problems: Problems) -> None:
+    """Level names are different words, and no more than there are levels."""
+    place = draft.levels_place or draft.place
+    for level in draft.levels:
+        if not level or is_digits(level) or len(level) > MAX_NAME or any(sign in level for sign in ":, "):
+            problems.error(place, f"levels: '{level[:70]}' is no name for a level", "write words such as [spine, rack]")
+    if len(set(draft.levels)) != len(draft.levels):
+        problems.error(place, "levels: a name stands twice")
+    there = {"tree": 1 + max((switch.level for switch in found.switches), default=-1), "ring": 1}
+    most = there.get(found.kind, len(found.block_sizes))
+    if len(draft.levels) > most:
+        sentence = f"levels: {len(draft.levels)} names, and topology {draft.name} has {most} levels"
+        problems.error(place, sentence, "name them coarse to fine; the last is that of the leaves or base blocks")
 
 
 def group_nodes(topologies: tuple[Topology, ...]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from muster.config.topology import Draft, Item
 from muster.config.yamlsubset import Node, YamlError, parse_yaml
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
-_TOP = ("topology", "cluster_default", *_KINDS)
+_TOP = ("topology", "cluster_default", "levels", *_KINDS)
 
 
 def topology_yaml(text: str, name: str, problems: Problems) -> list[Draft]:
@@ -44,6 +44,9 @@ class _Reader:
         fields = self.mapping_of(node, "a topology", _TOP)
         draft = Draft(Place(self._name, node.line), self.text(fields, "topology", node))
         draft.cluster_default = self.text(fields, "cluster_default", node, "false").lower() in ("true", "yes")
+        if "levels" in fields:
+            draft.levels_place = Place(self._name, fields["levels"].line)
+            draft.levels = [word.strip() for word in self.hosts(fields, "levels").split(",")]
         kinds = [kind for kind in _KINDS if kind in fields]
         if not draft.name:
             self._error(node, "a topology has no name", "add topology: name")
