@@ -159,6 +159,24 @@ class NoteStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspend:
+    """`scontrol suspend`: stop the job's processes; it keeps its nodes, memory and devices, and gives its CPUs up."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """`scontrol resume`."""
+
+    job_id: JobId
+    by: Caller
+    tasks: Ranges | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterNode:
     """A node's stream came up. `runs` are the (job_id, run) of which it has anything, running or finished and
     not yet acknowledged; runs that the state has on this node are ended (NODE_FAIL or requeue) if the node
@@ -358,6 +376,8 @@ Command: TypeAlias = (
     | Requeue
     | UpdateJob
     | NoteStopped
+    | Suspend
+    | Resume
     | RegisterNode
     | LoseNodes
     | UpdateNode

@@ -13,12 +13,14 @@ import msgspec
 from ctld.core.accounts import Association, Qos
 from ctld.core.model import (
     Allocation,
+    Booking,
     Clause,
     Job,
     Kill,
     NodeFacts,
     NodeSpec,
     PartitionSpec,
+    Preempted,
     Ranges,
     Settings,
     Step,
@@ -93,6 +95,35 @@ class KillOrdered(EventBase, frozen=True, tag="kill"):
 
     job_id: JobId
     kill: Kill
+
+
+class JobPreempted(EventBase, frozen=True, tag="preempt"):
+    """A run was chosen to make room: it is warned at once, and its end ordered when its grace is over (mode SUSPEND: it
+    is suspended at once)."""
+
+    job_id: JobId
+    preempted: Preempted
+
+
+class JobBooked(EventBase, frozen=True, tag="book"):
+    """A waiting job was promised what its victims leave."""
+
+    job_id: JobId
+    booking: Booking
+
+
+class JobSuspended(EventBase, frozen=True, tag="suspend"):
+    """A run stands still on its nodes: its CPUs are free, memory and devices are not. `preempted`: for another job,
+    and it goes on once its CPUs are free again."""
+
+    job_id: JobId
+    preempted: Preempted | None = None
+
+
+class JobResumed(EventBase, frozen=True, tag="resume"):
+    """A suspended run goes on."""
+
+    job_id: JobId
 
 
 class StepKillOrdered(EventBase, frozen=True, tag="stepkill"):
@@ -311,6 +342,10 @@ Event: TypeAlias = (
     | JobStarted
     | ArrayMemberSplit
     | KillOrdered
+    | JobPreempted
+    | JobBooked
+    | JobSuspended
+    | JobResumed
     | StepKillOrdered
     | JobFinished
     | ArrayTasksCancelled

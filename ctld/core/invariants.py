@@ -110,6 +110,7 @@ def _check_job(state: State, job: Job) -> None:
     if job.completing:
         nodes = {share.node for share in job.alloc.shares} if job.alloc is not None else set()
         _require(nodes.issuperset(job.completing), f"{name} completes on nodes that it did not have")
+    _require(job.booking is None or pending, f"{name} is booked for and does not wait")
     if pending and not job.completing:
         _require(job.alloc is None, f"{name} waits and has nodes")
     for share in job.alloc.shares if job.alloc is not None else ():
@@ -159,7 +160,8 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
         _require(ranges.to_bitmap(share.cores) >> core_count(node) == 0, f"{node.name} has no such cores")
         _require(ranges.to_bitmap(share.gpus) >> len(node.gpus) == 0, f"{node.name} has no such GPUs")
         others = [state.jobs[other] for other in state.node_jobs[share.node] if other != job.id]
-        _require(how != "node" or not others, f"{node.name} was to be job {job.id}'s alone")
+        moving = [other for other in others if other.state != SUSPENDED]
+        _require(how != "node" or not moving, f"{node.name} was to be job {job.id}'s alone")
         for other in others:
             alone = "user" in (how, mode(state, other))
             _require(
@@ -238,6 +240,8 @@ def derived(state: State) -> dict[str, object]:
         "due": state.due.times(),
         "in_reservation": {name: set(jobs) for name, jobs in state.in_reservation.items()},
         "timed": set(state.timed),
+        "booked": set(state.booked),
+        "suspended": set(state.suspended),
         "node_index": state.node_index,
         "partition_nodes": state.partition_nodes,
         "load": state.load.contents(),

@@ -221,6 +221,30 @@ class Kill(Record, frozen=True):
     """... and is held there."""
 
 
+class Preempted(Record, frozen=True):
+    """A run was chosen to make room for another job."""
+
+    mode: str
+    """CANCEL | REQUEUE | SUSPEND: what becomes of it."""
+    at: UnixTime
+    ends_at: UnixTime
+    """When its grace is over and its end is ordered."""
+    by: int = 0
+    """Job id of the preemptor (of an array its own)."""
+
+
+class Booking(Record, frozen=True):
+    """What a waiting job was promised when others were preempted for it: it starts there once all of it is free."""
+
+    partition: str
+    shares: tuple[NodeShare, ...]
+    at: UnixTime
+    starts_at: UnixTime = UnixTime(0)
+    """When the grace of all victims and KillWait are over."""
+    task_id: int = NO_TASK
+    """Member to start, of an array."""
+
+
 class Job(Record, frozen=True):
     """A job: its spec and all that has become of it. A pending array is one record."""
 
@@ -277,6 +301,16 @@ class Job(Record, frozen=True):
     next_step: int = 0
     warned: bool = False
     """--signal was sent in this run."""
+    preempted: Preempted | None = None
+    """Its run was chosen as a victim."""
+    booking: Booking | None = None
+    """What it was promised, while it waits for its victims to go."""
+    suspended_at: UnixTime = UnixTime(0)
+    """When its run was last suspended; 0: never."""
+    suspended_seconds: int = 0
+    """Of its run, without a suspension that goes on."""
+    cpus_gone: bool = False
+    """Its run ended while it stood still: what is being cleaned up holds no CPUs."""
 
 
 class Step(Record, frozen=True):
@@ -436,6 +470,33 @@ class PartitionSpec(Record, frozen=True):
     """What --topology is where a job does not say."""
     lln: bool = False
     """Least loaded nodes first."""
+    preempt_mode: str = ""
+    """OFF | CANCEL | REQUEUE | SUSPEND; empty: the cluster's."""
+    grace_seconds: int = 0
+
+
+class Preemption(Record, frozen=True):
+    """Who may preempt whom, and how: PreemptType, PreemptMode, PreemptParameters, PreemptExemptTime."""
+
+    rule: str = ""
+    """"" (nobody) | partition_prio | qos."""
+    mode: str = "OFF"
+    """OFF | CANCEL | REQUEUE | SUSPEND: where partition or QOS name none."""
+    by_priority: bool = False
+    """PRIORITY: the preemptor's job priority counts too."""
+    within: bool = False
+    """WITHIN: jobs of one QOS may preempt each other by priority."""
+    exempt_seconds: int = 0
+    """A run is not preempted before it lasted so long; -1: not set."""
+    min_exempt_priority: int = -1
+    """Jobs of a higher priority are never preempted; -1: not set."""
+    reorder_count: int = 1
+    strict_order: bool = False
+    youngest_first: bool = False
+    cost_aware: bool = False
+    send_user_signal: bool = False
+    suspend_grace_seconds: int = 2
+    """Between SIGTSTP and SIGSTOP."""
 
 
 class PrioritySettings(Record, frozen=True):
@@ -558,3 +619,4 @@ class Settings(Record, frozen=True):
     pack_serial_at_end: bool = False
     pack_weights: tuple[tuple[str, float], ...] = ()
     """Of GPU_BINPACK by TRES (cpu, mem, gres/gpu); empty: best fit."""
+    preemption: Preemption = Preemption()

@@ -57,6 +57,30 @@ class LimitNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class Victim:
+    """A run that has to go (or to stand still) for another job."""
+
+    job_id: JobId
+    run: int
+    """Its restarts: a later run is not meant."""
+    mode: str
+    """CANCEL | REQUEUE | SUSPEND."""
+    grace_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Make room for a job that found none, and promise it what it needs of that."""
+
+    job_id: JobId
+    partition: str
+    shares: tuple[NodeShare, ...]
+    """In node-table order, with tasks placed: where it starts once the victims have gone."""
+    victims: tuple[Victim, ...]
+    task_id: int = NO_TASK
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Why a job waits, and when it is planned to start (0: not known)."""
 
@@ -81,3 +105,4 @@ class Plan:
     """By class id (`State.queue`): for all other pending jobs of the class."""
     complete: bool = True
     """False: the budget ran out; call again in the next turn."""
+    preemptions: tuple[Preempt, ...] = ()

@@ -83,5 +83,9 @@ class State:
         self.fitting: set[object] = set()
         """What the nodes as they are configured can run some day, of what was asked so far: a memo, no part of the
         state (see `ctld.core.decide.fit`)."""
+        self.booked: dict[int, None] = {}
+        """Ids of pending jobs that were promised what their victims leave."""
+        self.suspended: dict[int, None] = {}
+        """Ids of suspended jobs."""
         self.interned: dict[object, object] = {}
         """Equal parts of specs are kept once: part -> the one kept."""

@@ -37,8 +37,10 @@ from ctld.core.commands import (
     Requeue,
     ReservationAsk,
     ResetUsage,
+    Resume,
     StepRequest,
     Submit,
+    Suspend,
     Tick,
     UpdateJob,
     UpdateNode,
@@ -47,7 +49,7 @@ from ctld.core.commands import (
 from ctld.core.decide import decide
 from ctld.core.events import Event, decode, encode
 from ctld.core.model import Job, NodeFacts, NodeShare, Settings, StepResult, TaskResult
-from ctld.core.plan import Plan, Start
+from ctld.core.plan import Plan, Preempt, Start, Victim
 from ctld.core.record import requested_size
 from ctld.core.reservations import Access
 from ctld.core.state import State
@@ -118,6 +120,9 @@ class World:
             (self.a_reservation, 1),
             (self.a_reservation_update, 0.5),
             (self.a_reservation_delete, 0.3),
+            (self.a_preemption, 1.5),
+            (self.a_suspension, 0.7),
+            (self.a_resumption, 0.7),
         ]
         make = self.rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         command = make()
@@ -254,6 +259,35 @@ class World:
         if starts and self.rng.random() < 0.2:
             starts[0] = structs_replace(starts[0], shares=starts[-1].shares)
         return ApplyPlan(Plan(made_at=UnixTime(self.at), starts=tuple(starts)))
+
+    def a_preemption(self) -> Command | None:
+        """Take the place of a running job for one that waits, now and then wrongly."""
+        state, rng = self.state, self.rng
+        waiting, running = self.some(state.queue), self.some(state.running)
+        if waiting is None or running is None or running.alloc is None:
+            return None
+        cores, gpus, memory = list(state.free.cores), list(state.free.gpus), state.free.memory.tolist()
+        for share in running.alloc.shares:
+            cores[share.node] |= ranges.to_bitmap(share.cores)
+            gpus[share.node] |= ranges.to_bitmap(share.gpus)
+            memory[share.node] += share.memory_mib
+        task = next(ranges.numbers(waiting.array_pending), NO_TASK)
+        start = self._placed(waiting, task, cores, gpus, memory)
+        if start is None:
+            return None
+        victim = Victim(
+            running.id, running.restarts, rng.choice(["CANCEL", "REQUEUE", "SUSPEND"]), rng.choice([0, 0, 20])
+        )
+        one = Preempt(start.job_id, start.partition, start.shares, (victim,), task)
+        return ApplyPlan(Plan(made_at=UnixTime(self.at), preemptions=(one,)))
+
+    def a_suspension(self) -> Command | None:
+        named = self._named()
+        return Suspend(named[0], ADMIN, named[1]) if named else None
+
+    def a_resumption(self) -> Command | None:
+        job = self.some(self.state.suspended)
+        return Resume(job.id, ADMIN) if job else None
 
     def _placed(self, job: Job, task: int, cores: list[int], gpus: list[int], memory: list[int]) -> Start | None:
         state, request = self.state, job.spec.request

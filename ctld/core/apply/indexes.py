@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from ctld.core import ranges
 from ctld.core.apply.charging import charge
 from ctld.core.deadlines import Deadlines
@@ -19,6 +21,7 @@ from ctld.core.limits.load import Load
 from ctld.core.model import Job, NodeShare, PartitionSpec
 from ctld.core.queue import Queue
 from ctld.core.state import State
+from ctld.core.times import grace_end, limit_end
 from muster.ids import NO_TASK
 from muster.states import JobState
 
@@ -41,16 +44,24 @@ def size(job: Job) -> int:
 
 
 def held_shares(job: Job) -> tuple[NodeShare, ...]:
-    """Give what the job holds now: all of its allocation while it runs, then what its nodes have not
-    released."""
+    """Give what the job holds now: all of its allocation while it runs (without CPUs while it stands still), then what
+    its nodes have not released."""
     alloc = job.alloc
     if alloc is None:
         return ()
-    if PENDING < job.state <= SUSPENDED:
+    if job.state == SUSPENDED or job.cpus_gone:
+        return tuple(structs.replace(share, cpus=0, cores=()) for share in _standing(job, alloc.shares))
+    if PENDING < job.state < SUSPENDED:
         return alloc.shares
     if not job.completing:
         return ()
     return tuple(share for share in alloc.shares if share.node in job.completing)
+
+
+def _standing(job: Job, shares: tuple[NodeShare, ...]) -> tuple[NodeShare, ...]:
+    if job.state == SUSPENDED:
+        return shares
+    return tuple(share for share in shares if share.node in job.completing)
 
 
 def mode(state: State, job: Job) -> str:
@@ -78,17 +89,21 @@ def due_at(state: State, job: Job) -> int:
         # Its end is ordered, and repeated until it is reported; nobody reports an allocation that never had a
         # step.
         return 0 if job.spec.batch or job.next_step else max(1, job.kill.at)
+    if job.state == SUSPENDED:
+        return 0
     times = [
         step.created_at + step.limit_seconds
         for step in state.steps.get(job.id, {}).values()
         if step.limit_seconds >= 0 and step.kill is None
     ]
     if job.limit_seconds >= 0:
-        ends_at = job.started_at + job.limit_seconds
+        ends_at = limit_end(job)
         if settings.over_time_minutes >= 0:
             times.append(ends_at + 60 * settings.over_time_minutes)
         if job.spec.signal is not None and not job.warned:
             times.append(ends_at - job.spec.signal.seconds)
+    if job.preempted is not None:
+        times.append(grace_end(job))
     if not job.spec.batch and not job.next_step:
         times.append(job.started_at + settings.batch_start_timeout_seconds)
     return max(1, min(times)) if times else 0
@@ -108,6 +123,8 @@ def put(state: State, old: Job | None, new: Job | None, *, live: bool = True) ->
         state.jobs[job_id] = new
     _place(state, job_id, old, new)
     _hold(state, old, new)
+    _note(state.booked, job_id, new is not None and new.booking is not None)
+    _note(state.suspended, job_id, new is not None and new.state == SUSPENDED)
     if (old.completing if old else ()) != (new.completing if new else ()):
         if new and new.completing:
             state.completing[job_id] = None
@@ -188,7 +205,7 @@ def _hold(state: State, old: Job | None, new: Job | None) -> None:
     after = held_shares(new) if new else ()
     if before is after or before == after:
         return
-    keep = {share.node for share in after}.intersection(share.node for share in before) if before and after else ()
+    keep = {share.node for share in set(after).intersection(before)} if before and after else ()
     if old is not None and before:
         kept_how, uid = mode(state, old), old.spec.uid
         for share in before:
@@ -201,6 +218,13 @@ def _hold(state: State, old: Job | None, new: Job | None) -> None:
             if share.node not in keep:
                 state.free.take(share, uid, kept_how)
                 state.node_jobs[share.node][new.id] = None
+
+
+def _note(ids: dict[int, None], job_id: int, there: bool) -> None:
+    if there:
+        ids[job_id] = None
+    else:
+        ids.pop(job_id, None)
 
 
 def _depend(state: State, job_id: int, old: Job | None, new: Job | None) -> None:
@@ -348,6 +372,8 @@ def rebuild(state: State) -> None:
     state.in_reservation = {}
     state.due = Deadlines()
     state.timed = {}
+    state.booked = {}
+    state.suspended = {}
     _open_book(state)
     state.queue.apart = state.limits.enforced or any(_by_account(one) for one in state.partitions.values())
     state.usage.configure(state.settings.priority.half_life_seconds, state.accounts)

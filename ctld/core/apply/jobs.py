@@ -13,6 +13,7 @@ from ctld.core.events import (
     ArrayMemberSplit,
     ArrayTasksCancelled,
     DependencyChanged,
+    JobBooked,
     JobChanged,
     JobEligible,
     JobHeld,
@@ -47,9 +48,9 @@ def split(state: State, array_job_id: int, task_id: int, job_id: int) -> Job:
     """
     rest = state.jobs[array_job_id]
     if job_id != array_job_id:
-        put(state, rest, structs.replace(rest, array_pending=ranges.without(rest.array_pending, task_id)))
+        put(state, rest, structs.replace(rest, array_pending=ranges.without(rest.array_pending, task_id), booking=None))
         note_id(state, job_id)
-    return structs.replace(rest, id=JobId(job_id), array_task_id=task_id, array_pending=())
+    return structs.replace(rest, id=JobId(job_id), array_task_id=task_id, array_pending=(), booking=None)
 
 
 def member_split(state: State, event: ArrayMemberSplit) -> None:
@@ -64,7 +65,7 @@ def tasks_cancelled(state: State, event: ArrayTasksCancelled) -> None:
     job = state.jobs[event.job_id]
     left = ranges.difference(job.array_pending, event.tasks)
     if left:
-        new = structs.replace(job, array_pending=left)
+        new = structs.replace(job, array_pending=left, booking=None)
     else:
         new = structs.replace(
             job,
@@ -72,6 +73,7 @@ def tasks_cancelled(state: State, event: ArrayTasksCancelled) -> None:
             ended_at=event.at,
             exit_status=0,
             reason=event.record.reason,
+            booking=None,
         )
     put(state, job, new)
 
@@ -79,7 +81,7 @@ def tasks_cancelled(state: State, event: ArrayTasksCancelled) -> None:
 def held(state: State, event: JobHeld) -> None:
     """Priority 0 until released."""
     job = state.jobs[event.job_id]
-    put(state, job, structs.replace(job, hold=event.by, priority=0, priority_set=False))
+    put(state, job, structs.replace(job, hold=event.by, priority=0, priority_set=False, booking=None))
 
 
 def unheld(state: State, event: JobReleased) -> None:
@@ -115,6 +117,8 @@ def changed(state: State, event: JobChanged) -> None:
         fields["spec"] = interned(state, structs.replace(job.spec, **spec_fields))
     if event.clauses is not None:
         fields["reason"] = ""
+    # What was promised to it was judged by what it was.
+    fields["booking"] = None
     new = structs.replace(job, **fields)
     if new.state == PENDING and (event.begin_at is not None or event.clauses is not None):
         new = _made_eligible(structs.replace(new, eligible_at=UnixTime(0)), event.at)
@@ -132,6 +136,12 @@ def accrual_changed(state: State, event: AccrualChanged) -> None:
         for number in numbers:
             job = state.jobs[number]
             put(state, job, structs.replace(job, accrues_at=since))
+
+
+def booked(state: State, event: JobBooked) -> None:
+    """Note what the job was promised."""
+    job = state.jobs[event.job_id]
+    put(state, job, structs.replace(job, booking=event.booking))
 
 
 def eligible(state: State, event: JobEligible) -> None:

@@ -24,6 +24,9 @@ def config_applied(state: State, event: ConfigApplied) -> None:
         state.next_job_id = JobId(event.settings.first_job_id)
     if len(moved) < len(before) or any(old != new for old, new in moved.items()):
         for job in list(state.jobs.values()):
+            if job.booking is not None:
+                job = structs.replace(job, booking=None)
+                state.jobs[job.id] = job
             if job.alloc is not None:
                 state.jobs[job.id] = _moved_job(job, moved)
         for steps in state.steps.values():

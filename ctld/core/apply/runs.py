@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ctld.core.apply.indexes import PENDING, put
+from ctld.core.apply.indexes import PENDING, SUSPENDED, put
 from ctld.core.apply.jobs import split
 from ctld.core.events import (
     JobFinished,
+    JobPreempted,
     JobRequeued,
+    JobResumed,
     JobStarted,
     JobStopped,
+    JobSuspended,
     JobWarned,
     KillOrdered,
     NodesReleased,
 )
 from ctld.core.model import Job
 from ctld.core.state import State
+from ctld.core.times import suspended_until
 from muster.ids import NO_TASK, UnixTime
 from muster.states import COMPLETING, LAUNCH_FAILED, REQUEUE_HOLD, REQUEUED, SPECIAL_EXIT, STOPPED, JobState, Reason
 
@@ -46,6 +50,11 @@ def started(state: State, event: JobStarted) -> None:
         failed_node="",
         next_step=0,
         warned=False,
+        preempted=None,
+        booking=None,
+        suspended_at=UnixTime(0),
+        suspended_seconds=0,
+        cpus_gone=False,
     )
     put(state, old, new)
 
@@ -54,6 +63,38 @@ def kill_ordered(state: State, event: KillOrdered) -> None:
     """Note the order; a stopped job is woken by it."""
     job = state.jobs[event.job_id]
     put(state, job, structs.replace(job, kill=event.kill, flags=job.flags & ~STOPPED))
+
+
+def preempted(state: State, event: JobPreempted) -> None:
+    """Note that the run is to go."""
+    job = state.jobs[event.job_id]
+    put(state, job, structs.replace(job, preempted=event.preempted))
+
+
+def suspended(state: State, event: JobSuspended) -> None:
+    """Let the run stand still; its CPUs are free. One that stands still already may be needed for longer."""
+    job = state.jobs[event.job_id]
+    fresh = job.state != SUSPENDED
+    new = structs.replace(
+        job,
+        state=SUSPENDED,
+        flags=job.flags & ~STOPPED,
+        preempted=event.preempted,
+        suspended_at=event.at if fresh else job.suspended_at,
+    )
+    put(state, job, new)
+
+
+def resumed(state: State, event: JobResumed) -> None:
+    """Let the run go on with its CPUs; the time that it stood still does not count."""
+    job = state.jobs[event.job_id]
+    new = structs.replace(
+        job,
+        state=int(JobState.RUNNING),
+        preempted=None,
+        suspended_seconds=suspended_until(job, event.at),
+    )
+    put(state, job, new)
 
 
 def finished(state: State, event: JobFinished) -> None:
@@ -74,6 +115,9 @@ def finished(state: State, event: JobFinished) -> None:
         state_text=event.state_text,
         failed_node=event.failed_node,
         completing=completing,
+        booking=None,
+        suspended_seconds=suspended_until(job, event.at),
+        cpus_gone=bool(completing) and (job.cpus_gone or job.state == SUSPENDED),
     )
     put(state, job, new)
     _note_busy(state, job, event.at)
@@ -113,6 +157,10 @@ def requeued(state: State, event: JobRequeued) -> None:
         failed_node="",
         next_step=0,
         warned=False,
+        preempted=None,
+        suspended_at=UnixTime(0),
+        suspended_seconds=0,
+        cpus_gone=bool(completing) and (job.cpus_gone or job.state == SUSPENDED),
     )
     put(state, job, new)
     _note_busy(state, job, event.at)

@@ -24,6 +24,7 @@ from ctld.core.decide import (
     reservations,
     steps,
     submit,
+    suspend,
     tick,
     update,
 )
@@ -45,6 +46,8 @@ _DECIDE: dict[type, Callable[[State, Any, UnixTime], list[Event]]] = {
     commands.Requeue: requeue.requeue,
     commands.UpdateJob: update.update,
     commands.NoteStopped: cancel.note_stopped,
+    commands.Suspend: suspend.suspend,
+    commands.Resume: suspend.resume,
     commands.RegisterNode: nodes.register_node,
     commands.LoseNodes: nodes.lose_nodes,
     commands.UpdateNode: nodes.update_node,

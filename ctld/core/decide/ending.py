@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from ctld.core.events import Event, JobFinished, JobRequeued, NodeChanged
-from ctld.core.model import Job, StepResult
+from ctld.core.model import Job, Kill, Preempted, StepResult
 from ctld.core.record import TERM, batch_record, run_record, step_record
 from ctld.core.state import State
 from muster.ids import UnixTime
@@ -37,6 +39,20 @@ def drain_at_fault(state: State, result: StepResult, at: UnixTime) -> list[Event
     if not result.node_at_fault or node.down or node.drain or node.fail:
         return []
     return [NodeChanged(at=at, node=result.node, down=False, drain=True, fail=False, reason=result.error)]
+
+
+def as_ordered(job: Job) -> Job:
+    """Give the record of a run with its end ordered, if it was chosen as a victim and is in its grace: how it ends
+    then is as its preemption says, whatever its script made of the warning."""
+    victim = job.preempted
+    if job.kill is not None or victim is None or victim.mode == "SUSPEND":
+        return job
+    return replace(job, kill=kill_of(victim, victim.at))
+
+
+def kill_of(victim: Preempted, at: UnixTime) -> Kill:
+    """Give the order that ends a victim whose grace is over."""
+    return Kill(state=int(JobState.PREEMPTED), at=at, why="PREEMPTION", requeue=victim.mode == "REQUEUE")
 
 
 def other_nodes(job: Job, *gone: int) -> tuple[int, ...]:
@@ -167,6 +183,7 @@ def end_by_node_failure(
 ) -> JobFinished | JobRequeued:
     """End a run because a node of it is lost: as ordered before, else requeued where allowed, else
     NODE_FAIL."""
+    job = as_ordered(job)
     if job.kill is not None:
         return end_by_kill(state, job, at, status=TERM, completing=completing)
     if may_requeue(job):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctld.core.commands import FinishBatch, FinishStep, LoseBatch, ReleaseNode
 from ctld.core.decide.ending import (
     LAUNCH_FAILED_HELD,
+    as_ordered,
     drain_at_fault,
     end_by_kill,
     end_by_node_failure,
@@ -29,6 +30,7 @@ def finish_batch(state: State, command: FinishBatch, at: UnixTime) -> list[Event
         return []
     if not _runs(job, command.run):
         return _released(job, command.run, result.node, at)
+    job = as_ordered(job)
     completing = other_nodes(job, result.node)
     status = aggregate_status((result,))
     if job.kill is not None and not _ended_before(job, result):

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 from ctld.core import ranges
 from ctld.core.apply.indexes import startable
+from ctld.core.booked import Promises, Room
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.numbering import JobIds
+from ctld.core.decide.preempt import preemptions
 from ctld.core.events import Event, JobStarted
 from ctld.core.free import exclusive_mode
 from ctld.core.holds import FOREVER, allows
@@ -27,13 +29,15 @@ from muster.states import JobState, PartitionState
 
 
 def apply_plan(state: State, command: ApplyPlan, at: UnixTime) -> list[Event]:
-    """Start what can still be started, in the order of the plan."""
+    """Start what can still be started, in the order of the plan, then make room for those that are to have it."""
     view = _View(state, at)
     events: list[Event] = []
     for start in command.plan.starts:
         event = view.start(start, at)
         if event is not None:
             events.append(event)
+    if command.plan.preemptions:
+        events += preemptions(state, command.plan.preemptions, view, at)
     return events
 
 
@@ -44,10 +48,13 @@ def run_limit_seconds(job: Job, partition: PartitionSpec) -> int:
     return limit_seconds(job.spec, partition)
 
 
+_NOTHING = Room(0, 0, 0, 0)
+
+
 class _Node:
     """What is left of one node behind the starts of this plan."""
 
-    __slots__ = ("cores", "cpus", "gpus", "jobs", "memory", "planned_uids")
+    __slots__ = ("cores", "cpus", "gpus", "memory", "planned_uids")
 
     def __init__(self, state: State, node: int) -> None:
         free = state.free
@@ -55,17 +62,16 @@ class _Node:
         self.cores = free.cores[node]
         self.memory = int(free.memory[node])
         self.gpus = free.gpus[node]
-        self.jobs = int(free.jobs[node])
         self.planned_uids: set[int] = set()
         """Owners of the jobs that this plan starts there."""
 
-    def fits(self, share: NodeShare, memory_counts: bool) -> bool:
+    def fits(self, share: NodeShare, memory_counts: bool, kept: Room) -> bool:
         cores, gpus = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
         return (
             0 < share.cpus <= self.cpus
-            and cores & self.cores == cores
-            and gpus & self.gpus == gpus
-            and (share.memory_mib <= self.memory or not memory_counts)
+            and cores & self.cores & ~kept.cores == cores
+            and gpus & self.gpus & ~kept.gpus == gpus
+            and (share.memory_mib <= self.memory - kept.memory_mib or not memory_counts)
         )
 
     def take(self, share: NodeShare, uid: int) -> None:
@@ -73,7 +79,6 @@ class _Node:
         self.cores &= ~ranges.to_bitmap(share.cores)
         self.memory -= share.memory_mib
         self.gpus &= ~ranges.to_bitmap(share.gpus)
-        self.jobs += 1
         self.planned_uids.add(uid)
 
 
@@ -91,22 +96,19 @@ class _View:
         """Array job id -> members of its pending rest that this plan has not started."""
         self._array_starts: dict[int, int] = {}
         self._usable: dict[int, bool] = {}
+        self._promises = Promises(state) if state.booked or state.suspended else None
 
     def start(self, start: Start, at: UnixTime) -> JobStarted | None:
         """Check one start and take its resources off; None when it cannot be any more."""
-        job = self._state.jobs.get(start.job_id)
-        if job is None or job.state != JobState.PENDING or not startable(job) or not self._is_free_to_start(job, start):
+        found = self.candidate(start)
+        if found is None:
             return None
-        partition = self._partition(job, start)
-        if partition is None or not self._fits(job, start.shares, partition):
-            return None
-        if not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
+        job, partition = found
+        if not self._fits(job, start.shares, partition):
             return None
         limit = run_limit_seconds(job, partition)
         end = at + limit if limit >= 0 else FOREVER
         if not allows(self._state, job, start, at, end):
-            return None
-        if self._gate.after(job, partition.name, start.shares, limit) is not None:
             return None
         self._gate.took(job, partition.name, start.shares, limit)
         self._take(job, start.shares, partition)
@@ -126,6 +128,19 @@ class _View:
             array_job_id=array_job_id,
             task_id=start.task_id,
         )
+
+    def candidate(self, start: Start) -> tuple[Job, PartitionSpec] | None:
+        """Give the job and the partition of a start, if the job itself may start; room is not looked at."""
+        job = self._state.jobs.get(start.job_id)
+        if job is None or job.state != JobState.PENDING or not startable(job) or not self._is_free_to_start(job, start):
+            return None
+        partition = self._partition(job, start)
+        if partition is None or not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
+            return None
+        limit = run_limit_seconds(job, partition)
+        if self._gate.after(job, partition.name, start.shares, limit) is not None:
+            return None
+        return job, partition
 
     def _is_free_to_start(self, job: Job, start: Start) -> bool:
         if job.id in self._started:
@@ -158,9 +173,10 @@ class _View:
                 return False
             before = share.node
             node = self._node(share.node)
-            if not node.fits(share, self._state.settings.memory_consumable):
+            kept = self._promises.kept(share.node, job.id) if self._promises is not None else _NOTHING
+            if not node.fits(share, self._state.settings.memory_consumable, kept):
                 return False
-            if mode == "node" and node.jobs:
+            if mode == "node" and (node.planned_uids or self._is_shared(share.node)):
                 return False
             owner = self._owners.get(share.node, self._state.free.owner[share.node])
             if owner not in (-1, job.spec.uid):
@@ -168,6 +184,32 @@ class _View:
             if (mode == "user" or owner != -1) and self._uids(share.node) - {job.spec.uid}:
                 return False
         return True
+
+    def _is_shared(self, node: int) -> bool:
+        """Tell whether a job has this node that does not stand still."""
+        state = self._state
+        return any(state.jobs[job_id].state != JobState.SUSPENDED for job_id in state.node_jobs[node])
+
+    def taken(self, node: int) -> Room:
+        """Give what this plan's starts have taken of a node."""
+        free, left = self._state.free, self._nodes.get(node)
+        if left is None:
+            return _NOTHING
+        cores, gpus = free.cores[node] & ~left.cores, free.gpus[node] & ~left.gpus
+        return Room(cores, gpus, int(free.memory[node]) - left.memory, int(free.cpus[node]) - left.cpus)
+
+    def could_host(self, job: Job, partition: PartitionSpec, node: int) -> bool:
+        """Tell whether a node is the partition's and may be used, and this plan starts nobody there whom the job
+        could not be beside."""
+        if node not in self._members_of(partition) or not self._is_usable(node):
+            return False
+        left = self._nodes.get(node)
+        uids = left.planned_uids if left is not None else set()
+        mode = exclusive_mode(job.spec.request.exclusive, partition)
+        if mode == "node":
+            return not uids
+        owner = self._owners.get(node, -1)
+        return not (mode == "user" or owner != -1) or uids <= {job.spec.uid}
 
     def _members_of(self, partition: PartitionSpec) -> frozenset[int]:
         known = self._state.partition_nodes.get(partition.name)

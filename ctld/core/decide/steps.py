@@ -8,7 +8,7 @@ from msgspec import structs
 
 from ctld.core import ranges
 from ctld.core.commands import CancelStep, CreateStep, FinishStep, StepRequest
-from ctld.core.decide.ending import drain_at_fault, end_by_kill, finish, other_nodes
+from ctld.core.decide.ending import as_ordered, drain_at_fault, end_by_kill, finish, other_nodes
 from ctld.core.decide.refusals import denied, invalid, may_change, refused, unknown_job
 from ctld.core.decide.step_layout import (
     Place,
@@ -282,7 +282,7 @@ def _end_allocation(state: State, job: Job, step: Step, at: UnixTime) -> Event:
     """An allocation of srun's own ends as its step 0 did; other steps of it end with it."""
     status = aggregate_status(step.results)
     derived = status if not status & 0x7F else 0
-    job = structs.replace(job, derived_status=max(job.derived_status, derived))
+    job = structs.replace(as_ordered(job), derived_status=max(job.derived_status, derived))
     ended = frozenset({int(step.step_id)})
     completing = other_nodes(job)
     if job.kill is not None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from ctld.core.apply.indexes import PENDING, SUSPENDED
 from ctld.core.commands import Tick
 from ctld.core.decide import dependency, reservation_time
-from ctld.core.decide.ending import end_by_kill, finish
+from ctld.core.decide.ending import end_by_kill, finish, kill_of
 from ctld.core.decide.overuse import overused
+from ctld.core.decide.suspend import returning
 from ctld.core.events import (
     Event,
     JobEligible,
@@ -25,6 +26,7 @@ from ctld.core.events import (
 from ctld.core.model import Job, Kill
 from ctld.core.record import TERM
 from ctld.core.state import State
+from ctld.core.times import limit_end
 from muster.ids import UnixTime
 from muster.states import JobState
 
@@ -39,7 +41,7 @@ def tick(state: State, command: Tick, at: UnixTime) -> list[Event]:
         timed = dependency.due(state, at, command.limit)
         if timed:
             return timed
-    events: list[Event] = []
+    events: list[Event] = list(returning(state, at)) if state.suspended else []
     purged: list[int] = []
     for job_id in state.due.due(at):
         if len(events) + len(purged) >= command.limit:
@@ -78,8 +80,11 @@ def _of_running(state: State, job: Job, at: UnixTime) -> list[Event]:
             # No process was ever begun for it: nothing is left on its nodes.
             return [finish(state, job, at, JobState.CANCELLED, state_text=NEVER_USED)]
     events: list[Event] = []
+    victim = job.preempted
+    if victim is not None and job.kill is None and victim.mode != "SUSPEND" and at >= victim.ends_at:
+        return [KillOrdered(at=at, job_id=job.id, kill=kill_of(victim, at))]
     if job.kill is None and job.limit_seconds >= 0:
-        ends_at = job.started_at + job.limit_seconds
+        ends_at = limit_end(job)
         if settings.over_time_minutes >= 0 and at >= ends_at + 60 * settings.over_time_minutes:
             kill = Kill(state=int(JobState.TIMEOUT), at=at, why="TIME LIMIT")
             return [KillOrdered(at=at, job_id=job.id, kill=kill)]
