@@ -13,6 +13,7 @@ from ctld.core.model import (
     BlockSpec,
     NodeSpec,
     PartitionSpec,
+    Preemption,
     PrioritySettings,
     Ranges,
     Settings,
@@ -85,6 +86,7 @@ def settings(config: ClusterConfig) -> Settings:
         administrators=tuple(sorted({0, os.geteuid()})),
         clock_changes=clock_changes(),
         reservation_over_run_minutes=_limit(config.reservation_over_run_minutes),
+        preemption=_preemption(config),
         accounting_enforce=config.accounting_enforce,
         limit_stops_partition="assoc_limit_stop" in parameters,
         priority=_priority(config),
@@ -145,6 +147,26 @@ def _offset(when: int) -> int:
     return time.localtime(when).tm_gmtoff
 
 
+def _preemption(config: ClusterConfig) -> Preemption:
+    modes, parameters = config.preempt_mode, config.preempt_parameters
+    ways = [mode for mode in modes if mode in ("CANCEL", "REQUEUE", "SUSPEND")]
+    exempt = config.preempt_exempt_time_seconds
+    return Preemption(
+        rule=config.preempt_type.rpartition("/")[2],
+        mode=ways[0] if ways else "OFF",
+        by_priority="PRIORITY" in modes,
+        within="WITHIN" in modes,
+        exempt_seconds=UNLIMITED if exempt is None else exempt,
+        min_exempt_priority=int(parameters.get("min_exempt_priority") or -1),
+        reorder_count=int(parameters.get("reorder_count") or 1),
+        strict_order="strict_order" in parameters,
+        youngest_first="youngest_first" in parameters,
+        cost_aware="cost_aware" in parameters,
+        send_user_signal="send_user_signal" in parameters,
+        suspend_grace_seconds=int(parameters.get("suspend_grace_time") or 2),
+    )
+
+
 def _node(node: NodeConfig) -> NodeSpec:
     return NodeSpec(
         name=node.name,
@@ -196,6 +218,8 @@ def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConf
         billing_weights=part.billing_weights,
         qos=part.qos.lower(),
         topology=part.topology,
+        preempt_mode=part.preempt_mode,
+        grace_seconds=part.grace_time_seconds,
         default_topology=part.default_topology,
         lln=part.lln,
     )

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from ctld.core import ranges
 from ctld.core.apply.indexes import SUSPENDED, held_shares
 from ctld.core.free import cpus_per_core
+from ctld.core.holds import FOREVER, allows
 from ctld.core.model import Job, NodeShare
+from ctld.core.plan import Start
 from ctld.core.state import State
 from ctld.core.times import grace_end
 from ctld.core.usable import usable
@@ -48,10 +50,16 @@ def valid(state: State, job: Job) -> bool:
     booking = job.booking
     if booking is None or booking.partition not in job.spec.partitions:
         return False
-    partition = state.partitions.get(booking.partition)
-    return partition is not None and all(
-        share.node < len(state.nodes) and usable(state.settings, state.nodes[share.node]) for share in booking.shares
-    )
+    if booking.partition not in state.partitions:
+        return False
+    for share in booking.shares:
+        if share.node >= len(state.nodes) or not usable(state.settings, state.nodes[share.node]):
+            return False
+    if not state.reservations:
+        return True
+    # Somebody may have reserved it since.
+    end = state.at + job.limit_seconds if job.limit_seconds >= 0 else FOREVER
+    return allows(state, job, Start(job.id, booking.partition, booking.shares, booking.task_id), state.at, end)
 
 
 class Promises:

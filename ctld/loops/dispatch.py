@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from ctld.core.events import (
     Event,
     JobFinished,
+    JobPreempted,
     JobRequeued,
+    JobResumed,
     JobStarted,
+    JobSuspended,
     JobWarned,
     KillOrdered,
     StepCreated,
@@ -29,7 +33,7 @@ from ctld.loops import wire
 from ctld.loops.links import Link, Links
 from muster.errors import Damaged, NotFound, Unavailable
 from muster.ids import BATCH_STEP
-from muster.states import JobState
+from muster.states import STOPPED, JobState
 from muster.v1 import node_pb2
 
 log = logging.getLogger("ctld.dispatch")
@@ -55,6 +59,9 @@ class Dispatcher:
         self._react: dict[type, Callable[[int, Event], None]] = {
             JobStarted: lambda _, event: self._started(event.job_id),  # type: ignore[union-attr]
             KillOrdered: lambda _, event: self._kill(event.job_id),  # type: ignore[union-attr]
+            JobPreempted: lambda _, event: self._notify(event.job_id),  # type: ignore[union-attr]
+            JobSuspended: lambda _, event: self._suspend(event.job_id),  # type: ignore[union-attr]
+            JobResumed: lambda _, event: self._suspend(event.job_id),  # type: ignore[union-attr]
             JobFinished: lambda _, event: self._clean(event),  # type: ignore[arg-type]
             JobRequeued: lambda _, event: self._clean(event),  # type: ignore[arg-type]
             StepCreated: lambda _, event: self._step(event.step.job_id, event.step.step_id),  # type: ignore[union-attr]
@@ -80,7 +87,7 @@ class Dispatcher:
         state, node = self._state, link.node
         for job_id in tuple(state.node_jobs[node]):
             job = state.jobs[job_id]
-            if job.state == JobState.RUNNING:
+            if _runs(job):
                 begun = (job.id, job.restarts, int(BATCH_STEP)) in known
                 # A run that is to be ended needs no beginning: the answer to EndRun ends it.
                 if self._is_batch_host(job, node) and not begun and job.kill is None:
@@ -93,6 +100,8 @@ class Dispatcher:
                         _launch(link, wire.step_launch(state, job, step, place))
                     if step.kill is not None:
                         link.end_step(_end_step(job, step))
+                if job.suspended_at and job.kill is None and not job.flags & STOPPED:
+                    link.signal(self._standing_still(job))
                 if job.kill is not None:
                     link.end_run(_end_run(job))
             elif node in job.completing:
@@ -169,7 +178,7 @@ class Dispatcher:
     def _launch_again(self, link: Link, job_id: int, run: int, step_id: int) -> None:
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None or job.state != JobState.RUNNING or job.restarts != run or job.kill is not None:
+        if job is None or not _runs(job) or job.restarts != run or job.kill is not None:
             return
         if step_id == BATCH_STEP:
             launch = wire.batch_launch(state, job)
@@ -185,7 +194,7 @@ class Dispatcher:
     def _started(self, job_id: int) -> None:
         job = self._state.jobs.get(job_id)
         # The state may be ahead of what is durable: a run that has ended since, or is to end, needs no launch.
-        if job is None or job.state != JobState.RUNNING or job.alloc is None or not job.spec.batch:
+        if job is None or not _runs(job) or job.alloc is None or not job.spec.batch:
             return
         if job.kill is not None:
             return
@@ -214,7 +223,7 @@ class Dispatcher:
 
     def _step(self, job_id: int, step_id: int) -> None:
         job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(step_id)
-        if job is None or step is None or job.state != JobState.RUNNING:
+        if job is None or step is None or not _runs(job):
             return
         for place, share in enumerate(step.shares):
             link = self._links.up.get(share.node)
@@ -236,16 +245,48 @@ class Dispatcher:
         if job is None or job.alloc is None or job.spec.signal is None or job.state != JobState.RUNNING:
             return
         warning = job.spec.signal
-        shares = job.alloc.shares[:1] if warning.shell_only else job.alloc.shares
-        for share in shares:
-            link = self._links.up.get(share.node)
-            if link is not None:
-                scope = "batch" if warning.shell_only else "steps"
-                link.signal(
-                    node_pb2.SignalOrder(
-                        serial=next(self._serials), job_id=job.id, run=job.restarts, signo=warning.signo, scope=scope
-                    )
+        self._send(job, warning.signo, "batch" if warning.shell_only else "steps")
+
+    def _notify(self, job_id: int) -> None:
+        """Tell a victim that has a grace by SIGCONT and SIGTERM to its steps. (Its own signal has an event.)"""
+        job = self._state.jobs.get(job_id)
+        if job is None or job.preempted is None or job.kill is not None or job.state != JobState.RUNNING:
+            return
+        if not (self._state.settings.preemption.send_user_signal and job.spec.signal is not None):
+            self._send(job, signal.SIGCONT, "steps")
+            self._send(job, signal.SIGTERM, "steps")
+
+    def _suspend(self, job_id: int) -> None:
+        """Let a run stand still or go on, as the state says."""
+        job = self._state.jobs.get(job_id)
+        if job is None or job.kill is not None or not _runs(job):
+            return
+        for link in self._links_of(job):
+            link.signal(self._standing_still(job))
+
+    def _standing_still(self, job: Job) -> node_pb2.SignalOrder:
+        still = job.state == JobState.SUSPENDED
+        return node_pb2.SignalOrder(
+            serial=next(self._serials),
+            job_id=job.id,
+            run=job.restarts,
+            scope="suspend" if still else "resume",
+            seconds=self._state.settings.preemption.suspend_grace_seconds if still else 0,
+        )
+
+    def _send(self, job: Job, signo: int, scope: str) -> None:
+        for link in self._links_of(job, first_only=scope == "batch"):
+            link.signal(
+                node_pb2.SignalOrder(
+                    serial=next(self._serials), job_id=job.id, run=job.restarts, signo=signo, scope=scope
                 )
+            )
+
+    def _links_of(self, job: Job, *, first_only: bool = False) -> list[Link]:
+        """Give the links to a job's nodes that are up."""
+        assert job.alloc is not None, "a run has nodes"
+        shares = job.alloc.shares[:1] if first_only else job.alloc.shares
+        return [link for share in shares if (link := self._links.up.get(share.node)) is not None]
 
     def _is_batch_host(self, job: Job, node: int) -> bool:
         return job.spec.batch and job.alloc is not None and job.alloc.shares[0].node == node
@@ -258,11 +299,15 @@ class Dispatcher:
         if node in job.completing:
             return True
         return (
-            job.state == JobState.RUNNING
+            _runs(job)
             and job.restarts == run
             and job.alloc is not None
             and any(share.node == node for share in job.alloc.shares)
         )
+
+
+def _runs(job: Job) -> bool:
+    return JobState.PENDING < job.state <= JobState.SUSPENDED
 
 
 def _launch(link: Link, launch: node_pb2.Launch) -> None:

@@ -75,7 +75,7 @@ class Scheduler:
             spent=lambda: stopwatch() - began > BUDGET_SECONDS,
             memory=self._memory,
         )
-        if made.starts:
+        if made.starts or made.preemptions:
             # What the starts change wakes the loop again; nobody waits for their being durable here.
             self._store.post(ApplyPlan(made), at=at)
         self.overlay = made

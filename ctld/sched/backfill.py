@@ -64,6 +64,15 @@ class Guard:
             self._views.append(view)
         return self._views[rank]
 
+    def cap(self, view: View, rank: int) -> None:
+        """Lower a view of some later moment to what the first reservations spare."""
+        for one in self.reservations[:rank]:
+            for node, (cpus, memory, *gpus) in one.spare.items():
+                view.cpus[node] = min(view.cpus[node], cpus)
+                view.memory[node] = min(view.memory[node], memory)
+                for column, most in zip(view.gpus, gpus, strict=True):
+                    column[node] = min(column[node], most)
+
     def add(self, reservation: Reservation) -> None:
         """Take one more reservation into account."""
         insort(self.reservations, reservation, key=lambda one: one.start_at)

@@ -15,18 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import ranges
+from ctld.core.holds import barred as barred_by
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
-from ctld.core.plan import Plan, Start, Wait
+from ctld.core.plan import Plan, Preempt, Start, Wait
 from ctld.core.queue import JobClass, order_key
 from ctld.core.state import State
+from ctld.core.times import limit_end
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
-from ctld.sched.fleet import View, free_view
+from ctld.sched.fleet import View, bitmap, free_view
 from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
 from ctld.sched.place import Scratch
+from ctld.sched.preempt import Preempting
+from ctld.sched.promised import Promised
 from ctld.sched.releases import FAR, Row, end_of
 from ctld.sched.reserved import Barred, Gaps, blocked_text, holds, options, waits_for_reservation
 from ctld.sched.reserved_start import earliest_between, place_around
@@ -70,19 +74,20 @@ def plan(
     one.run(spent)
     memory.seen = one.scratch.view
     memory.prune(state)
-    return Plan(at, tuple(one.starts), one.waits, one.class_waits, one.complete)
+    return Plan(at, tuple(one.starts), one.waits, one.class_waits, one.complete, tuple(one.preemptions))
 
 
 class Cursor:
     """Walks through a class in order, past jobs that cannot start now for reasons of their own."""
 
-    __slots__ = ("_jobs", "_pairs", "_running", "_tasks", "_waits", "job", "key", "room", "task")
+    __slots__ = ("_jobs", "_pairs", "_promised", "_running", "_tasks", "_waits", "job", "key", "room", "task")
 
-    def __init__(self, state: State, jobs: JobClass, waits: dict[int, Wait]) -> None:
+    def __init__(self, state: State, jobs: JobClass, waits: dict[int, Wait], promised: Promised) -> None:
         self._running = state.array_running
         self._pairs = jobs.pairs()
         self._jobs = state.jobs
         self._waits = waits
+        self._promised = promised
         self._tasks: Iterator[int] = iter(())
         self.key = 0
         """Order key of the job; 0 when the class is exhausted."""
@@ -97,6 +102,8 @@ class Cursor:
         """Step to the next job that may start."""
         for priority, job_id in self._pairs:
             job = self._jobs[job_id]
+            if job.booking is not None and job_id in self._promised:
+                continue
             if job.completing:
                 self._waits[job_id] = Wait(Reason.CLEANING)
                 continue
@@ -139,11 +146,19 @@ class Pass:
         self.guard = Guard(view)
         self.gate = Gate(state, at)
         self.thresholds = Thresholds(state, at)
-        self.starts: list[Start] = []
+        self.promised = Promised(state, memory.fleet, at, memory.closed_now)
+        self.promised.keep_from(self.scratch)
+        self.starts: list[Start] = list(self.promised.starts)
+        self.preemptions: list[Preempt] = []
+        self._preempting = (
+            Preempting(state, memory.fleet, at, memory.closed_later, self.promised.promises)
+            if state.settings.preemption.rule
+            else None
+        )
         self.complete = True
-        self.waits: dict[int, Wait] = {}
+        self.waits: dict[int, Wait] = dict(self.promised.waits)
         self.class_waits: dict[int, Wait] = {}
-        self._taken: list[Row] = []
+        self._taken: list[Row] = list(self.promised.started_rows)
         """Shares of this pass's starts."""
         self._line: list[Item] = []
         self._behind: dict[str, list[Item]] = {}
@@ -202,10 +217,10 @@ class Pass:
                 continue
             cursor = cursors.get(entry.jobs.id)
             if cursor is None:
-                cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits)
+                cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits, self.promised)
             while cursor.key == key:
                 outcome = self._start(entry, cursor)
-                if outcome is not True:
+                if outcome is not True and not (outcome is False and self._make_room(entry, cursor)):
                     if outcome is False:
                         self._wait(entry, cursor)
                     else:
@@ -363,6 +378,35 @@ class Pass:
         self.guard.took(fleet, shares, end)
         cursor.started()
 
+    def _make_room(self, entry: Entry, cursor: Cursor) -> bool:
+        """Preempt others for the job at the cursor, where it may; the job waits for them to go then."""
+        name, job = entry.partition.name, cursor.job
+        if self._preempting is None or name in self._blocked or entry.demand is None or self.memory.lost(entry):
+            return False
+        if job.spec.request.reservations:
+            return False  # What is reserved for it nobody else has.
+        end = end_of(self.at, entry.limit_seconds)
+        closed = 0
+        if self.state.reservations:
+            found = barred_by(self.state, None, self.at, end)
+            closed = found.nodes | bitmap([*found.cores, *found.gpus])
+        rank = self.guard.rank(end)
+        made = self._preempting.room_for(
+            entry.demand,
+            job,
+            entry.partition,
+            self.starts,
+            task_id=cursor.task,
+            bound=lambda view: self.guard.cap(view, rank),
+            closed=closed,
+        )
+        if made is None:
+            return False
+        self.preemptions.append(made)
+        self.waits[job.id] = self.promised.add(self.scratch, made)
+        cursor.next_job()
+        return True
+
     def _wait(self, entry: Entry, cursor: Cursor) -> None:
         """Say why the job at the cursor waits; the first one of its partition gets a reservation."""
         name, job = entry.partition.name, cursor.job
@@ -412,7 +456,7 @@ class Pass:
     def _earliest(self, demand: Demand, job: Job, limit_seconds: int) -> tuple[int, list[Pick], View] | None:
         """Find the earliest start as running jobs end, beside what was promised to others."""
         base = self._base()
-        held = [row for one in self.guard.reservations for row in one.held]
+        held = [row for one in self.guard.reservations for row in one.held] + self.promised.rows
         for _, node, cpus, memory, gpus in held:
             base.cpus[node] -= cpus
             base.memory[node] -= memory
@@ -442,7 +486,7 @@ class Pass:
     def _base(self) -> View:
         """Give what is free now, nodes being cleaned up included."""
         memory = self.memory
-        if memory.closed_now == memory.closed_later:
+        if memory.closed_now == memory.closed_later and self.promised.promises is None and not self.preemptions:
             return self.scratch.view.copy()
         base = free_view(memory.fleet, self.state.free, memory.closed_later)
         for _, node, cpus, mib, gpus in self._taken:
@@ -462,7 +506,7 @@ class Pass:
             if owner in (-1, uid):
                 continue
             jobs = [state.jobs[job_id] for job_id in state.node_jobs[node]]
-            ends = [end_of(job.started_at, job.limit_seconds) for job in jobs]
+            ends = [FAR if limit_end(job, self.at) < 0 else limit_end(job, self.at) for job in jobs]
             ends += [row[0] for row in self._taken if row[1] == node]
             until[node] = max(ends, default=self.at)
         return until

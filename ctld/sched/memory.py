@@ -22,6 +22,7 @@ from ctld.sched import limits
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import SMALL, Fleet, View, bitmap
 from ctld.sched.needs import Impossible
+from ctld.sched.preempt_rules import qos_ranks
 from ctld.sched.releases import Releases
 from ctld.sched.select import choose
 from muster.errors import InvalidInput
@@ -32,6 +33,8 @@ MAX_DEMANDS = 8192
 """Most demands that are kept; at the bound all are dropped and made anew as they are needed."""
 MAX_GROWN = 64
 """When more came free on more nodes than this, everything is tried again instead of asking demand by demand."""
+
+_TIER_BITS = 32
 
 PRIORITY = Wait(Reason.PRIORITY)
 _RESERVED_FIRST = 1 << 20
@@ -166,6 +169,8 @@ class PlanMemory:
             return Entry(jobs, place, partition, None, demand)
         entry = Entry(jobs, place, partition, demand, None)
         entry.limit_seconds = limit
+        if state.settings.preemption.rule == "qos":
+            entry.tier -= qos_ranks(state.accounts.qos).get(job.spec.qos, 0) << _TIER_BITS
         if state.limits.enforced:
             entry.asked = least(state, job, name, limit)
             entry.rules = limits.rules_of(state, job, partition)

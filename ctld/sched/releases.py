@@ -12,9 +12,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from ctld.core import ranges
+from ctld.core.apply.indexes import held_shares
 from ctld.core.model import UNLIMITED, Job
 from ctld.core.state import State
+from ctld.core.times import grace_end, limit_end
 from ctld.sched.fleet import Column, Fleet, Ints, View
+from muster.states import JobState
 
 FAR = 1 << 62
 """The end of a job without limit."""
@@ -156,11 +159,13 @@ def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
     if job.alloc is None:
         return
     ended = job.id in state.completing
-    end = 0 if ended else end_of(job.started_at, job.limit_seconds)
+    end = 0 if ended else limit_end(job)
+    if end < 0 or (job.state == JobState.SUSPENDED and not ended):  # Nobody knows how long it stands still.
+        end = FAR
+    if grace_end(job) and not ended:
+        end = min(end, grace_end(job) + state.settings.kill_wait_seconds)
     if job.kill is not None and not ended:
         end = min(end, job.kill.at + (0 if job.kill.now else state.settings.kill_wait_seconds))
-    for share in job.alloc.shares:
-        if ended and share.node not in job.completing:
-            continue
+    for share in held_shares(job):
         gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
         yield (end, share.node, share.cpus, share.memory_mib, gpus)

@@ -19,6 +19,7 @@ priority_weight_jobsize priority_weight_partition priority_weight_qos priority_w
 priority_decay_half_life_seconds priority_calc_period_seconds priority_max_age_seconds priority_favor_small
 priority_flags priority_usage_reset_period fair_share_dampening controller_log_level spool_dir slurmd_port
 proctrack_type
+preempt_type preempt_mode preempt_parameters preempt_exempt_time_seconds
 """
 _NODES = """
 names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_socket threads_per_core real_memory_mib
@@ -30,6 +31,7 @@ priority_job_factor billing_weights qos
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
 def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
 topology default_topology lln
+preempt_mode grace_time_seconds
 """
 
 GLOBALS = frozenset(_GLOBALS.split())
@@ -37,6 +39,17 @@ GLOBALS = frozenset(_GLOBALS.split())
 OPTIONS = {
     "auth_info": frozenset(("cred_expire",)),
     "dependency_parameters": frozenset(("kill_invalid_depend",)),
+    "preempt_parameters": frozenset(
+        (
+            "cost_aware",
+            "min_exempt_priority",
+            "reorder_count",
+            "send_user_signal",
+            "strict_order",
+            "suspend_grace_time",
+            "youngest_first",
+        )
+    ),
     "scheduler_parameters": frozenset(
         (
             "assoc_limit_stop",

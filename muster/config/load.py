@@ -136,6 +136,7 @@ def _assemble(source: Source, main: Path, companions: dict[str, str | None], pro
     topologies = tuple(checked(draft, names, problems) for draft in drafts) or (Topology(),)
     partitions = partition_lines.build(names, group_nodes(topologies))
     _check_chosen(topologies, partitions, place, problems)
+    _check_preemption(values["preempt_mode"], partitions, place, problems)
     _warn_topology(values["topology_plugin"], topologies, glob, place, problems)
     problems.raise_if_any()
     return ClusterConfig(
@@ -195,6 +196,18 @@ def _drafts(companions: dict[str, str | None], main: Path, source: Source, probl
         return []
     lines = _lines(companions, "topology.conf", main, source, problems)
     return [topology_conf(lines, Place(str(main.parent / "topology.conf")), problems)]
+
+
+def _check_preemption(
+    modes: tuple[str, ...], partitions: tuple[PartitionConfig, ...], place: Place, problems: Problems
+) -> None:
+    for partition in partitions:
+        if partition.preempt_mode == "SUSPEND" and "GANG" not in modes:
+            problems.error(
+                place,
+                f"PartitionName={partition.name}: PreemptMode=SUSPEND requires GANG too",
+                "add GANG to the cluster's PreemptMode",
+            )
 
 
 def _check_chosen(

@@ -358,6 +358,12 @@ class Globals:
             )
         if "SUSPEND" in modes and "GANG" not in modes:
             self._error("PreemptMode", "PreemptMode=SUSPEND requires GANG too", "write PreemptMode=SUSPEND,GANG")
+        if "GANG" in modes and not modes & {"CANCEL", "REQUEUE", "SUSPEND"}:
+            self._error(
+                "PreemptMode",
+                f"PreemptMode={self._text('PreemptMode')} asks for time slices alone, which this release does not have",
+                "write PreemptMode=SUSPEND,GANG with a PreemptType, or leave GANG out",
+            )
         if not values["preempt_type"] and modes & {"CANCEL", "REQUEUE", "SUSPEND"}:
             self._error(
                 "PreemptMode",

@@ -1011,13 +1011,16 @@ class SignalOrder(_message.Message):
     SIGNO_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     STEP_ID_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
     serial: _builtins.int
     job_id: _builtins.int
     run: _builtins.int
     signo: _builtins.int
     scope: _builtins.str
-    """steps | batch | all | step"""
+    """steps | batch | all | step; suspend and resume: everything, by SIGSTOP and SIGCONT"""
     step_id: _builtins.int
+    seconds: _builtins.int
+    """suspend: between SIGTSTP and SIGSTOP"""
     def __init__(
         self,
         *,
@@ -1027,10 +1030,11 @@ class SignalOrder(_message.Message):
         signo: _builtins.int = ...,
         scope: _builtins.str = ...,
         step_id: _builtins.int = ...,
+        seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "run", b"run", "scope", b"scope", "serial", b"serial", "signo", b"signo", "step_id", b"step_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "run", b"run", "scope", b"scope", "seconds", b"seconds", "serial", b"serial", "signo", b"signo", "step_id", b"step_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

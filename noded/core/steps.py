@@ -174,6 +174,22 @@ class Steps:
         self._add(key)
         return self.ended(key, cancelled_result())
 
+    def suspend(self, serial: int, run: Run, *, go_on: bool, seconds: int) -> list[Instruction]:
+        """Let all steps of a run stand still, or go on, once for each serial.
+
+        Args:
+            serial: of the order.
+            run: whose steps.
+            go_on: they go on.
+            seconds: how long they have between SIGTSTP and SIGSTOP.
+        """
+        if serial in self._serials:
+            return [ReportSignalled(serial)]
+        _remember(self._serials, serial)
+        order: Order = ("resume",) if go_on else ("suspend", seconds)
+        told = [tell for step in self._alive(run) for tell in self._tell(step, order)]
+        return [*told, ReportSignalled(serial)]
+
     def signal(self, serial: int, run: Run, signo: int, scope: str, step_id: int) -> list[Instruction]:
         """Send a signal, once for each serial.
 

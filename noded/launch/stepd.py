@@ -6,6 +6,8 @@ order arrives on its control socket, or a deadline passes. The result is on disk
 Orders (datagrams of marshal, from the agent):
     ("end", why, now, at)     TERM (CONT first), KILL after KillWait; `now`: KILL at once. `why` empty: no line
     ("signal", signo, scope)  scope shell (the script's process only), all, or tasks
+    ("suspend", seconds)      TSTP, STOP after so many seconds
+    ("resume",)               CONT
     ("attach",)               with one descriptor: srun's connection for frames
 """
 
@@ -53,6 +55,8 @@ class Stepd:
         self.killing = False
         self.kill_at = 0.0
         """Monotonic time of SIGKILL; 0: none set."""
+        self.stop_at = 0.0
+        """Monotonic time of SIGSTOP; 0: none set."""
         self.shell = 0
         """pid of the batch script."""
         self.streams = Streams(launch)
@@ -173,13 +177,16 @@ class Stepd:
                     self._reap(watched.pop(descriptor))
                 elif self.streams.owns(descriptor):
                     self.streams.react(descriptor, what)
+            if self.stop_at and time.monotonic() >= self.stop_at:
+                self.stop_at = 0.0
+                spawn.send(spawn.members(self.launch["cgroup"]), signal.SIGSTOP)
             if self.kill_at and time.monotonic() >= self.kill_at:
                 self.kill_at = 0.0
                 spawn.send(spawn.members(self.launch["cgroup"]), signal.SIGKILL)
 
     def _timeout(self, give_up: float) -> int | None:
         """Milliseconds to the next deadline; None: there is none."""
-        deadlines = [when for when in (self.kill_at, give_up) if when]
+        deadlines = [when for when in (self.kill_at, self.stop_at, give_up) if when]
         return max(0, int((min(deadlines) - time.monotonic()) * 1000) + 1) if deadlines else None
 
     def _reap(self, pid: int) -> None:
@@ -213,6 +220,11 @@ class Stepd:
                 self._end(order[1], now=order[2], at=order[3])
             elif order[0] == "signal":
                 self._signal(order[1], order[2])
+            elif order[0] == "suspend":
+                self._suspend(order[1])
+            elif order[0] == "resume":
+                self.stop_at = 0.0
+                spawn.send(spawn.members(self.launch["cgroup"]), signal.SIGCONT)
             elif order[0] == "attach":
                 for _, _, raw in passed:
                     descriptors = array.array("i", raw)
@@ -224,6 +236,13 @@ class Stepd:
                 spawn.send([self.shell], signo)
         elif scope == "all" or not self.batch:
             spawn.send(spawn.members(self.launch["cgroup"]), signo)
+
+    def _suspend(self, seconds: int) -> None:
+        """Let everything stand still; who is told to end goes on to that."""
+        if self.killing:
+            return
+        spawn.send(spawn.members(self.launch["cgroup"]), signal.SIGTSTP)
+        self.stop_at = time.monotonic() + seconds
 
     def _end(self, why: str, *, now: bool, at: int) -> None:
         """Begin the kill sequence; a second order only hastens it, or does nothing."""
@@ -241,6 +260,7 @@ class Stepd:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at or time.time()))
             self._say(f"error: *** {what} {name} ON {self.launch['node_name']} CANCELLED AT {stamp} {cause} ***")
         self.killing = True
+        self.stop_at = 0.0
         members = spawn.members(self.launch["cgroup"])
         if now:
             spawn.send(members, signal.SIGKILL)

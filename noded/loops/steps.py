@@ -127,6 +127,10 @@ class StepKeeper:
             carry_out(steps.end_step(key, why=step.why, now=step.now, at=step.at))
         for ordered in orders.signal:
             run_key = (ordered.job_id, ordered.run)
+            if ordered.scope in ("suspend", "resume"):
+                go_on = ordered.scope == "resume"
+                carry_out(steps.suspend(ordered.serial, run_key, go_on=go_on, seconds=ordered.seconds))
+                continue
             carry_out(steps.signal(ordered.serial, run_key, ordered.signo, ordered.scope, ordered.step_id))
         for done in orders.forget:
             carry_out(steps.forget((done.job_id, done.run, done.step_id)))

@@ -375,7 +375,11 @@ def rebuild(state: State) -> None:
     state.booked = {}
     state.suspended = {}
     _open_book(state)
-    state.queue.apart = state.limits.enforced or any(_by_account(one) for one in state.partitions.values())
+    state.queue.apart = (
+        state.limits.enforced
+        or state.settings.preemption.rule == "qos"
+        or any(_by_account(one) for one in state.partitions.values())
+    )
     state.usage.configure(state.settings.priority.half_life_seconds, state.accounts)
     state.usage.still()
     for job in _in_order(list(state.jobs.values())):

@@ -11,7 +11,7 @@ from typing import Protocol
 from ctld.core import ranges
 from ctld.core.booked import Promises, Room, is_ending, valid
 from ctld.core.decide.ending import kill_of, may_requeue
-from ctld.core.events import Event, JobBooked, JobPreempted, JobSuspended, KillOrdered
+from ctld.core.events import Event, JobBooked, JobPreempted, JobSuspended, JobWarned, KillOrdered
 from ctld.core.free import exclusive_mode
 from ctld.core.model import Booking, Job, NodeShare, PartitionSpec, Preempted
 from ctld.core.plan import Preempt, Start, Victim
@@ -147,6 +147,9 @@ class _Desk:
                 ends_at = int(at)  # It stands still: it could not use its grace.
             chosen = Preempted(mode, at, UnixTime(ends_at), int(one.job_id))
             yield JobPreempted(at=at, job_id=job.id, preempted=chosen)
+            wants_own_signal = state.settings.preemption.send_user_signal and job.spec.signal is not None
+            if ends_at > at and wants_own_signal and not job.warned:
+                yield JobWarned(at=at, job_id=job.id)
             if ends_at <= at:
                 yield KillOrdered(at=at, job_id=job.id, kill=kill_of(chosen, at))
             last = max(last, ends_at + state.settings.kill_wait_seconds)
