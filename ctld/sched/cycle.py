@@ -286,7 +286,7 @@ class Pass:
                 # nearly anything that comes free may help, so that looking again is not worth it.
                 demand.no_fit = not rank or (not demand.need.uneven and choose(demand, scratch.view) is None)
             return False
-        alone = demand.single and len(shares) == 1 and not barred
+        alone = demand.single and len(shares) == 1 and not barred and demand.manner.sticky
         self._last = (demand, rank, shares[0].node) if alone else (None, 0, 0)
         self._note_start(entry, cursor, shares, end)
         return True

@@ -334,3 +334,9 @@ def test_a_job_that_asked_for_no_limit_has_the_default_of_the_partition_it_start
     made = planned(state)
     assert [(start.job_id, start.partition) for start in made.starts] == [(2, "short")]
     assert made.class_waits[state.queue.class_of(3).id].reason is Reason.PARTITION_TIME_LIMIT  # type: ignore[union-attr]
+
+
+def test_equal_jobs_of_a_least_loaded_partition_go_to_one_node_after_another() -> None:
+    state = small(3, partitions=(a_partition(nodes=3, lln=True),))
+    queued(state, one_cpu(7, array=(0, 5)))
+    assert [start.shares[0].node for start in planned(state).starts] == [0, 1, 2, 0, 1, 2]
