@@ -19,13 +19,12 @@ def due(state: State, at: UnixTime) -> list[Event]:
     """Decide what has fallen due of reservations."""
     events: list[Event] = []
     replaced = False
+    gone = frozenset(one.name for one in state.reservations.values() if _is_over(one, at) and not one.recurs)
     for one in state.reservations.values():
-        if one.has("TIME_FLOAT"):
-            pass
-        elif at >= one.end_at:
-            events += _over(state, one, at)
+        if _is_over(one, at):
+            events += _over(state, one, gone, at)
             continue
-        elif one.purge_seconds and one.start_at <= at:
+        if one.purge_seconds and one.is_active(at):
             idle = _idle(state, one, at)
             if idle:
                 events += idle
@@ -39,7 +38,11 @@ def due(state: State, at: UnixTime) -> list[Event]:
     return events
 
 
-def _over(state: State, one: Reservation, at: UnixTime) -> list[Event]:
+def _is_over(one: Reservation, at: UnixTime) -> bool:
+    return at >= one.end_at and not one.has("TIME_FLOAT")
+
+
+def _over(state: State, one: Reservation, gone: frozenset[str], at: UnixTime) -> list[Event]:
     jobs = [state.jobs[job_id] for job_id in state.in_reservation.get(one.name, ())]
     running = [job for job in jobs if job.state != PENDING]
     events: list[Event] = []
@@ -55,16 +58,23 @@ def _over(state: State, one: Reservation, at: UnixTime) -> list[Event]:
         while following.end_at <= at:
             following = advanced(following, state.settings.clock_changes)
         return [*events, ReservationChanged(at=at, reservation=following)]
-    events += [left_without(state, one, job, at) for job in jobs if job.state == PENDING]
+    events += [
+        _left_without(state, job, gone, at)
+        for job in jobs
+        # One that names several that are over loses them all at once, with the first.
+        if job.state == PENDING and next(name for name in job.spec.request.reservations if name in gone) == one.name
+    ]
     if not running:
         events.append(ReservationDeleted(at=at, name=one.name, why="ended"))
     return events
 
 
-def left_without(state: State, one: Reservation, job: Job, at: UnixTime) -> JobReservationLost:
-    """Take a reservation that ends from a job that waits for it."""
-    left = tuple(name for name in job.spec.request.reservations if name != one.name and name in state.reservations)
-    return JobReservationLost(at, job.id, left, hold=not left and not one.has("NO_HOLD_JOBS_AFTER"))
+def _left_without(state: State, job: Job, gone: frozenset[str], at: UnixTime) -> JobReservationLost:
+    """Take the reservations that are over from a job that waits for them."""
+    asked = job.spec.request.reservations
+    left = tuple(name for name in asked if name not in gone and name in state.reservations)
+    kept = any(name in gone and state.reservations[name].has("NO_HOLD_JOBS_AFTER") for name in asked)
+    return JobReservationLost(at, job.id, left, hold=not left and not kept)
 
 
 def _idle(state: State, one: Reservation, at: UnixTime) -> list[Event]:
