@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 JOB_FIELDS = (
     *("account", "allocated_tres", "array_job_id", "array_limit", "array_task", "batch", "batch_host", "command"),
+    *("core_spec", "gres_flags", "layout", "licenses", "licenses_alloc", "tres_per_socket"),
     *("comment", "cpus", "cpus_per_task", "cpus_per_tres", "dependency", "derived_exit_code", "eligible_at", "end_at"),
     *("evaluated_at", "exclude", "exclusive", "exit_code", "failed_node", "features", "gid", "gres_detail", "group"),
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
@@ -26,21 +27,40 @@ JOB_FIELDS = (
 )
 NODE_FIELDS = (
     *("address", "agent_started_at", "allocated_cpus", "allocated_memory", "allocated_tres", "arch", "boards"),
-    *("boot_at", "configured_tres", "cores", "cpus", "features", "free_memory", "gres", "gres_used", "host"),
-    *("last_busy_at", "load", "memory", "name", "os", "owner", "partitions", "port", "reason", "reason_at"),
+    *("boot_at", "configured_tres", "core_spec", "cores", "cpu_spec_list", "cpus", "effective_cpus", "features"),
+    *("free_memory", "gres", "gres_used", "host", "last_busy_at", "load", "memory", "memory_spec", "name"),
+    *("os", "owner", "partitions", "port", "reason", "reason_at"),
     *("reason_uid", "reservation", "sockets", "state_complete", "threads", "tmp", "version", "weight"),
 )
 PARTITION_FIELDS = (
     *("allow_accounts", "allow_groups", "allow_qos", "cpus", "default", "default_memory_per_cpu"),
     *("default_memory_per_node", "default_minutes", "deny_accounts", "deny_qos", "disable_root_jobs", "exclusive"),
     *("hidden", "max_memory_per_cpu", "max_memory_per_node", "max_minutes", "max_nodes", "min_nodes", "name"),
-    *("node_count", "nodes", "oversubscribe", "priority_job_factor", "priority_tier", "root_only", "state", "tres"),
+    *(
+        "max_cpus_per_node",
+        "max_cpus_per_socket",
+        "node_count",
+        "nodes",
+        "oversubscribe",
+        "priority_job_factor",
+        "priority_tier",
+        "root_only",
+        "state",
+        "tres",
+    ),
 )
 STEP_FIELDS = (
     *("cpus", "id", "id_sort", "is_batch", "limit", "name", "nodelist", "nodes", "partition", "started_at", "state"),
     *("submit_host", "tasks", "tres", "uid"),
 )
 NULL = "(null)"
+_GRES_FLAGS = (
+    ("allow-task-sharing", "GresAllowTaskSharing=Yes"),
+    ("enforce-binding", "GresEnforceBind=Yes"),
+    ("disable-binding", "GresEnforceBind=No"),
+    ("one-task-per-sharing", "GresOneTaskPerSharing=Yes"),
+    ("multiple-tasks-per-sharing", "GresOneTaskPerSharing=No"),
+)
 
 
 def job(one: Record, oneliner: bool, details: bool) -> str:
@@ -54,6 +74,7 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
     failed = f" FailedNode={one['failed_node']}" if one["failed_node"] else ""
     wckey = f" WCKey={one['wckey']}" if one["wckey"] else ""
     planned = f" SchedNodeList={one['planned_nodes']}" if one["planned_nodes"] else ""
+    sockets, board, per_unit = one["layout"].split(" ")
     lines = [
         f"{head} JobName={one['name']}",
         f"UserId={one['user']}({one['uid']}) GroupId={one['group']}({one['gid']}) MCS_label=N/A",
@@ -79,10 +100,10 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         lines.append(f"BatchHost={one['batch_host']}")
     lines += [
         f"NumNodes={one['node_range']} NumCPUs={one['cpus']} NumTasks={one['tasks']}"
-        f" CPUs/Task={one['cpus_per_task']} ReqB:S:C:T=0:0:*:*",
+        f" CPUs/Task={one['cpus_per_task']} ReqB:S:C:T={board}",
         f"ReqTRES={one['requested_tres']}",
         f"AllocTRES={_null(one['allocated_tres'])}",
-        f"Socks/Node=* NtasksPerN:B:S:C={one['tasks_per_node']}:0:*:* CoreSpec=*",
+        f"Socks/Node={sockets} NtasksPerN:B:S:C={per_unit} {one['core_spec']}",
     ]
     if details and has:
         lines.append(f"JOB_GRES={_null(one['job_gres'])}")
@@ -92,8 +113,8 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         f" MinTmpDiskNode={format_memory_mib(one['tmp'])}",
         f"Features={_null(one['features'])} DelayBoot=00:00:00",
         *([f"Reservation={one['reservation']}"] if one["reservation"] else ()),
-        f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous=0 Licenses={NULL}"
-        f" LicensesAlloc={NULL} Network={NULL}",
+        f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous=0"
+        f" Licenses={_null(one['licenses'])} LicensesAlloc={_null(one['licenses_alloc'])} Network={NULL}",
         f"Command={_null(one['command'])}",
         f"SubmitLine={one['submit_line']}",
         f"WorkDir={one['work_dir']}",
@@ -102,6 +123,8 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         lines.append(f"Comment={one['comment']}")
     if one["batch"]:
         lines += [f"StdErr={one['std_err_path']}", f"StdIn={one['std_in_path']}", f"StdOut={one['std_out_path']}"]
+    flags = (one["gres_flags"] or "").split(",")
+    lines += [text for flag, text in _GRES_FLAGS if flag in flags]
     if one["kill_invalid_depend"]:
         lines.append("KillOnInvalidDependent=Yes")
     for key, name in (
@@ -109,6 +132,7 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         ("memory_per_tres", "MemPerTres"),
         ("tres_per_job", "TresPerJob"),
         ("tres_per_node", "TresPerNode"),
+        ("tres_per_socket", "TresPerSocket"),
         ("tres_per_task", "TresPerTask"),
     ):
         if one[key]:
@@ -124,7 +148,7 @@ def node(one: Record, oneliner: bool, details: bool) -> str:
     port = f"Port={one['port']} " if one["port"] else ""
     lines = [
         f"NodeName={one['name']} Arch={one['arch'] or NULL} CoresPerSocket={one['cores']} ",
-        f"CPUAlloc={one['allocated_cpus']} CPUEfctv={one['cpus']} CPUTot={one['cpus']} CPULoad={load}",
+        f"CPUAlloc={one['allocated_cpus']} CPUEfctv={one['effective_cpus']} CPUTot={one['cpus']} CPULoad={load}",
         f"AvailableFeatures={_null(one['features'])}",
         f"ActiveFeatures={_null(one['features'])}",
         f"Gres={_null(one['gres'])}",
@@ -136,6 +160,7 @@ def node(one: Record, oneliner: bool, details: bool) -> str:
         f"OS={one['os'] or NULL} ",
         f"RealMemory={one['memory']} AllocMem={one['allocated_memory']} FreeMem={free} Sockets={one['sockets']}"
         f" Boards={one['boards']}",
+        *_system_share(one),
         f"State={one['state_complete']} ThreadsPerCore={one['threads']} TmpDisk={one['tmp']} Weight={one['weight']}"
         f" Owner={owner} MCS_label=N/A",
     ]
@@ -156,6 +181,13 @@ def node(one: Record, oneliner: bool, details: bool) -> str:
     return _record(lines, oneliner)
 
 
+def _system_share(one: Record) -> list[str]:
+    """What the node keeps for itself; no line where that is nothing."""
+    words = [f"CoreSpecCount={one['core_spec']} CPUSpecList={one['cpu_spec_list']}"] if one["core_spec"] else []
+    words += [f"MemSpecLimit={one['memory_spec']}"] if one["memory_spec"] else []
+    return [" ".join(words)] if words else []
+
+
 def partition(one: Record, oneliner: bool) -> str:
     """Give the record of a partition."""
     accounts = (
@@ -174,7 +206,7 @@ def partition(one: Record, oneliner: bool) -> str:
         f"DefaultTime={default} DisableRootJobs={_yes(one['disable_root_jobs'])} Exclusive={one['exclusive']}"
         f" GraceTime=0 Hidden={_yes(one['hidden'])}",
         f"MaxNodes={_unlimited(one['max_nodes'])} MaxTime={most} MinNodes={one['min_nodes']} LLN=NO"
-        " MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED",
+        f" MaxCPUsPerNode={_bound(one['max_cpus_per_node'])} MaxCPUsPerSocket={_bound(one['max_cpus_per_socket'])}",
         f"Nodes={one['nodes'] or NULL}",
         f"PriorityJobFactor={one['priority_job_factor']} PriorityTier={one['priority_tier']}"
         f" RootOnly={_yes(one['root_only'])} ReqResv=NO OverSubscribe={one['oversubscribe']}",
@@ -186,6 +218,17 @@ def partition(one: Record, oneliner: bool) -> str:
         f"TRES={_null(one['tres'])}",
     ]
     return _record(lines, oneliner)
+
+
+def _bound(number: int) -> str:
+    return "UNLIMITED" if number < 0 else str(number)
+
+
+def licence(one: Record, oneliner: bool) -> str:
+    """Give the record of a licence; unlike other records its second line is not indented."""
+    numbers = f"Total={one['total']} Used={one['used']} Free={one['free']} Reserved={one['reserved']} Remote=no"
+    head = f"LicenseName={one['name']}"
+    return f"{head} {numbers}\n" if oneliner else f"{head}\n    {numbers}\n"
 
 
 def step(one: Record, oneliner: bool) -> str:

@@ -69,8 +69,7 @@ def show(arguments: list[str], options: Options) -> int:
     if entity == "daemons":
         return _daemons()
     if entity == "licenses":
-        base.write("No licenses configured in Slurm.\n")
-        return 0
+        return _licenses(name, options)
     if entity == "reservations":
         return _reservations(name, options)
     if entity == "topology":
@@ -84,6 +83,22 @@ def show(arguments: list[str], options: Options) -> int:
     if entity == "partitions":
         return _partitions(name, options)
     return _config(options)
+
+
+def _licenses(name: str | None, options: Options) -> int:
+    """Show the cluster's licences, or one of them."""
+    found = client.call("GET", "/v1/licenses")["licenses"]
+    if not found:
+        base.write("No licenses configured in Slurm.\n")
+        return 0
+    chosen = [one for one in found if name in (None, one["name"])]
+    if not chosen:
+        base.write(f"License name {name} not found.\n")
+        return 1
+    from cli import scontrol_records
+
+    base.write("".join(scontrol_records.licence(one, options.oneliner) for one in chosen))
+    return 0
 
 
 def ping() -> int:

@@ -33,10 +33,14 @@ _JOB_KEYS = (
     "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice",
     "nodelist", "nodes", "ntasks", "ntasks_per_gpu", "ntasks_per_node", "overcommit", "oversubscribe", "partition",
     "priority", "qos", "reservation", "signal", "time_limit", "tmp",
+    "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
+    "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
 )  # fmt: skip
 """Options that shape an allocation of srun's own."""
 _NOT_FOR_STEPS = (
     "cpus_per_gpu", "gpus", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "ntasks_per_gpu", "overcommit",
+    "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
+    "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
 )  # fmt: skip
 """Options that the reference also takes for a step inside an allocation; here they shape allocations only."""
 

@@ -20,7 +20,8 @@ from ctld.core.model import (
     SwitchSpec,
     TopologySpec,
 )
-from muster.config.records import ClusterConfig, NodeConfig, PartitionConfig, Topology
+from ctld.gresconf import devices_of
+from muster.config.records import ClusterConfig, GresLine, NodeConfig, PartitionConfig, Topology
 from muster.hostlist import natural_key
 
 _SCRIPT_BYTES = 4 << 20
@@ -30,6 +31,11 @@ _SWITCH_WAIT_SECONDS = 300
 _BINPACK = "GPU_BINPACK"
 _PACK_WEIGHTS = (("cpu", 1.0), ("gres/gpu", 10.0), ("mem", 1.0))
 """Weights of GPU_BINPACK where PackWeights= says nothing."""
+_SELECT_FLAGS = frozenset((
+    "cr_one_task_per_core", "cr_core_default_dist_block", "ll_shared_gres", "multiple_sharing_gres_pj",
+    "enforce_binding_gres", "one_task_per_sharing_gres",
+))  # fmt: skip
+"""Words of SelectTypeParameters that the choice of cores and devices depends on."""
 
 
 def command(config: ClusterConfig) -> ApplyConfig:
@@ -38,7 +44,7 @@ def command(config: ClusterConfig) -> ApplyConfig:
     index = _index(config)
     return ApplyConfig(
         settings=settings(config),
-        nodes=tuple(_node(node) for node in nodes),
+        nodes=tuple(_node(node, config.gres.for_node(node.name)) for node in nodes),
         partitions=tuple(_partition(part, index, config) for part in config.partitions),
     )
 
@@ -96,6 +102,13 @@ def settings(config: ClusterConfig) -> Settings:
         lln="CR_LLN" in select,
         pack_serial_at_end="pack_serial_at_end" in parameters,
         pack_weights=(tuple(sorted(config.pack_weights.items())) or _PACK_WEIGHTS) if _BINPACK in select else (),
+        licenses=dict(config.licenses),
+        allow_zero_licenses="allow_zero_lic" in parameters,
+        select_flags=tuple(sorted(_SELECT_FLAGS.intersection(word.lower() for word in config.select_type_parameters)))
+        + (("cr_socket",) if any(word.startswith("CR_Socket") for word in config.select_type_parameters) else ()),
+        def_cpus_per_gpu=config.def_cpus_per_gpu,
+        def_memory_per_gpu_mib=config.def_mem_per_gpu_mib,
+        allow_spec_resources=config.allow_spec_resources,
     )
 
 
@@ -167,7 +180,8 @@ def _preemption(config: ClusterConfig) -> Preemption:
     )
 
 
-def _node(node: NodeConfig) -> NodeSpec:
+def _node(node: NodeConfig, lines: tuple[GresLine, ...]) -> NodeSpec:
+    gpus, devices = devices_of(node, lines)
     return NodeSpec(
         name=node.name,
         hostname=node.hostname,
@@ -182,9 +196,14 @@ def _node(node: NodeConfig) -> NodeSpec:
         tmp_mib=node.tmp_disk_mib,
         weight=node.weight,
         features=node.features,
-        gpus=tuple(gres.type for gres in node.gres if gres.name == "gpu" for _ in range(gres.count)),
+        gpus=gpus,
         state=node.state,
         reason=node.reason,
+        devices=devices,
+        core_spec_count=node.core_spec_count,
+        cpu_spec_list=ranges.from_ints(node.cpu_spec_list),
+        memory_spec_mib=node.mem_spec_limit_mib,
+        restricted_cores_per_gpu=node.restricted_cores_per_gpu,
     )
 
 
@@ -208,6 +227,11 @@ def _partition(part: PartitionConfig, index: dict[str, int], config: ClusterConf
         deny_qos=part.deny_qos,
         exclusive=part.exclusive,
         oversubscribe=part.oversubscribe,
+        oversubscribe_jobs=part.oversubscribe_jobs,
+        max_cpus_per_node=_limit(part.max_cpus_per_node),
+        max_cpus_per_socket=_limit(part.max_cpus_per_socket),
+        def_cpus_per_gpu=part.def_cpus_per_gpu or 0,
+        def_memory_per_gpu_mib=part.def_mem_per_gpu_mib or 0,
         def_memory_per_node_mib=part.def_mem_per_node_mib or 0,
         def_memory_per_cpu_mib=part.def_mem_per_cpu_mib or 0,
         max_memory_per_node_mib=part.max_mem_per_node_mib or 0,

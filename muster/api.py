@@ -64,6 +64,8 @@ class JobRequest(Message, frozen=True):
     chdir: Text | None = None
     comment: Text | None = None
     constraint: Text | None = None
+    core_spec: Count | None = None
+    cores_per_socket: Count | None = None
     cpus_per_gpu: Count | None = None
     cpus_per_task: Count | None = None
     dependency: Text | None = None
@@ -71,14 +73,20 @@ class JobRequest(Message, frozen=True):
     exclude: Text | None = None
     exclusive: Word | None = None
     """node, user; mcs and topo are refused by name."""
+    extra_node_info: Annotated[list[Count], Meta(min_length=3, max_length=3)] | None = None
+    """Sockets, cores of a socket, threads of a core; 0 is any."""
     gpus: Text | None = None
     gpus_per_node: Text | None = None
+    gpus_per_socket: Text | None = None
     gpus_per_task: Text | None = None
     gres: Text | None = None
+    gres_flags: Word | None = None
+    hint: Word | None = None
     hold: bool | None = None
     input: Text | None = None
     job_name: Word | None = None
     kill_on_invalid_dep: bool | None = None
+    licenses: Text | None = None
     mem: Mib | None = None
     mem_per_cpu: Mib | None = None
     mem_per_gpu: Mib | None = None
@@ -88,8 +96,10 @@ class JobRequest(Message, frozen=True):
     nodes: Annotated[list[Count], Meta(min_length=2, max_length=2)] | NodeSizes | None = None
     """[least, most]."""
     ntasks: Count | None = None
+    ntasks_per_core: Count | None = None
     ntasks_per_gpu: Count | None = None
     ntasks_per_node: Count | None = None
+    ntasks_per_socket: Count | None = None
     open_mode: Literal["a", "t"] | None = None
     output: Text | None = None
     overcommit: bool | None = None
@@ -101,8 +111,12 @@ class JobRequest(Message, frozen=True):
     reservation: Word | None = None
     """Names, separated by commas, in the order in which they are tried."""
     signal: Word | None = None
+    sockets_per_node: Count | None = None
+    thread_spec: Count | None = None
+    threads_per_core: Count | None = None
     time_limit: Limit | None = None
     """Minutes; 0 and -1 are unlimited."""
+    tres_per_task: Text | None = None
     tmp: Mib | None = None
     wckey: Word | None = None
 

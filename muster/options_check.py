@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
 MEMORY_KEYS = ("mem", "mem_per_cpu", "mem_per_gpu")
 GPU_KEYS = ("gpus", "gpus_per_node", "gpus_per_socket", "gpus_per_task")
+_HINT_HELP = (
+    "Application hint options:",
+    "    --hint=                     Bind tasks according to application hints",
+    "        compute_bound           use all cores in each socket",
+    "        memory_bound            use only one core in each socket",
+    "        [no]multithread         [don't] use extra threads with in-core multi-threading",
+    "        help                    show this help message",
+)
 MPI_KINDS = ("cray_shasta", "pmi2", "pmix")
 
 
@@ -34,6 +42,7 @@ def check(command: str, values: Mapping[str, object]) -> tuple[dict[str, object]
     _resource_texts(command, checked)
     _sizes(command, checked, warnings)
     _refuse_unsupported(command, checked, values, warnings)
+    _keep_in_step(checked)
     if command == "srun":
         _exactness(checked)
     return checked, warnings
@@ -199,6 +208,8 @@ def _unsupported_value(command: str, key: str, value: object) -> str | list[str]
         first, *levels = str(value).lower().partition(",")[0].split(":")
         # Sockets and cores are not bound to tasks yet, and a host file is not read.
         return f"--distribution={value}" if first == "arbitrary" or any(level != "*" for level in levels) else ""
+    if key == "hint" and value == "help":
+        raise OptionError(list(_HINT_HELP), 0)
     if key == "requeue" and value == "expedite":
         return "--requeue=expedite"
     if key == "exclusive" and value == "allocation" and command != "srun":
@@ -213,6 +224,22 @@ def _unsupported_value(command: str, key: str, value: object) -> str | list[str]
             f"Invalid MPI type '{kind}', --mpi=list for acceptable types",
         ]
     return ""
+
+
+def _keep_in_step(values: dict[str, object]) -> None:
+    """Say what --tres-per-task means for CPUs and GPUs by the options of that name, too."""
+    text = values.get("tres_per_task")
+    if text is None:
+        return
+    from muster.gres_text import parse_tres_per_task
+
+    entries = parse_tres_per_task(str(text))
+    gpus = [f"{kind}:{count}" if kind else str(count) for name, kind, count in entries if name == "gres/gpu"]
+    if gpus:
+        values.setdefault("gpus_per_task", ",".join(sorted(gpus)))
+    for name, _, count in entries:
+        if name == "cpu":
+            values.setdefault("cpus_per_task", count)
 
 
 def _exactness(values: dict[str, object]) -> None:

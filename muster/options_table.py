@@ -273,6 +273,8 @@ _COMMON = (
     "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu", "open-mode", "output",
     "overcommit", "partition", "priority", "propagate", "qos", "quiet", "reservation", "signal", "test-only",
     "time", "tmp", "verbose", "version", "help", "usage", "wait", "oversubscribe",
+    "core-spec", "cores-per-socket", "extra-node-info", "gpus-per-socket", "gres-flags", "hint", "licenses",
+    "ntasks-per-core", "ntasks-per-socket", "sockets-per-node", "thread-spec", "threads-per-core", "tres-per-task",
 )
 # What each command acts on in this release. An option of the table that is missing here is parsed, judged and
 # then refused by name: none is accepted and forgotten.

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     PARTITION_INACTIVE = "PartitionInactive"
     BAD_CONSTRAINTS = "BadConstraints"
     CLEANING = "Cleaning"
+    LICENSES = "Licenses"
     MAX_REQUEUE = "JobHoldMaxRequeue"
     MAX_MEMORY = "MaxMemPerLimit"
     NON_ZERO_EXIT = "NonZeroExitCode"

@@ -33,7 +33,8 @@ def a_launch(*, job: Job | None = None, step: Step | None = None, **fields: obje
     launch: dict[str, object] = {
         "job_id": 42, "run": 0, "step_id": 3 if step else int(BATCH_STEP), "uid": 1000, "gid": 100, "user": "ada",
         "group": "users", "job": job or a_job(), "step": step, "node_name": "n1", "node_id": 0, "cpus": 8, "gpus": [],
-        "job_gpus": [], "local_gpu_numbers": False, "ranks": [0], "script": step is None, "environment": b"",
+        "job_gpus": [], "gres": {}, "local_gpu_numbers": False, "ranks": [0], "script": step is None,
+        "environment": b"",
         "argv": [], "work_dir": "/home/ada", "std_in": "", "std_out": "", "std_err": "", "append": False,
         "umask": 0o027, "rlimits": {}, "get_user_env": False, "export": "", "kill_wait_seconds": 30, "cgroup": "",
         "socket": "/run/muster/sock", "config": "",

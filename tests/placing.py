@@ -43,7 +43,7 @@ def running(state: State, job: Job, *shares: NodeShare, partition: str = "main",
     if job.array_job_id:
         state.array_running[job.array_job_id] = state.array_running.get(job.array_job_id, 0) + 1
     for share in shares:
-        state.free.take(share, job.spec.uid, job.spec.request.exclusive)
+        state.free.take(share, job.spec.uid, job.spec.request.exclusive, partition)
         state.node_jobs[share.node][job.id] = None
     return job
 
@@ -57,7 +57,7 @@ def ended(state: State, job_id: int) -> None:
         state.array_running[job.array_job_id] -= 1
     assert job.alloc is not None
     for share in job.alloc.shares:
-        state.free.give(share, job.spec.uid, job.spec.request.exclusive)
+        state.free.give(share, job.spec.uid, job.spec.request.exclusive, job.alloc.partition)
         del state.node_jobs[share.node][job_id]
 
 

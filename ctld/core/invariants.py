@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ctld.core import ranges
+from ctld.core import devices, ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, held_shares, mode, rebuild, size, startable
+from ctld.core.devices import SHARING
 from ctld.core.events import (
     AccountsApplied,
     AccrualChanged,
@@ -23,9 +24,9 @@ from ctld.core.events import (
     StepCreated,
     UsageReset,
 )
-from ctld.core.free import core_count
+from ctld.core.free import core_count, cpus_per_core, selectable_cores, selectable_cpus, selectable_memory
 from ctld.core.holds import FOREVER, barred
-from ctld.core.model import Job
+from ctld.core.model import GresShare, Job, NodeSpec
 from ctld.core.record import requested_size
 from ctld.core.reservations import ordered_flags
 from ctld.core.state import State
@@ -159,6 +160,8 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
             _require(int(free.memory[share.node]) >= 0, f"{node.name} gives more memory than it has")
         _require(ranges.to_bitmap(share.cores) >> core_count(node) == 0, f"{node.name} has no such cores")
         _require(ranges.to_bitmap(share.gpus) >> len(node.gpus) == 0, f"{node.name} has no such GPUs")
+        _require(all(_known(node, one) for one in share.gres), f"{node.name} has no such devices")
+        _require(all(amount >= 0 for amount in free.more[share.node].values()), f"{node.name} gives more than it has")
         others = [state.jobs[other] for other in state.node_jobs[share.node] if other != job.id]
         moving = [other for other in others if other.state != SUSPENDED]
         _require(how != "node" or not moving, f"{node.name} was to be job {job.id}'s alone")
@@ -169,12 +172,22 @@ def _check_start(state: State, event: JobStarted, job: Job) -> None:
             )
 
 
+def _known(spec: NodeSpec, share: GresShare) -> bool:
+    """Tell whether a node is configured with such devices."""
+    return any(
+        one.name == share.name and one.type == share.type and (one.first < 0) == (not share.indices)
+        for one in spec.devices
+    )
+
+
 # ---- one node --------------------------------------------------------------------------------------------------
 
 
 def _check_node(state: State, node: int) -> None:
     name = state.nodes[node].spec.name
-    cores = gpus = cpus = memory = 0
+    cores = gpus = cpus = memory = shared = 0
+    left = dict(state.free.whole[node])
+    rows: dict[tuple[str, int], int] = {}
     owners: set[int] = set()
     exclusive = False
     for job_id in state.node_jobs[node]:
@@ -183,18 +196,40 @@ def _check_node(state: State, node: int) -> None:
         if share is None:
             raise BrokenInvariant(f"{name}: job {job_id} is noted there and holds nothing")
         its_cores, its_gpus = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
-        _require(not cores & its_cores, f"{name}: a core is given twice (job {job_id})")
+        if share.row:
+            row = (job.alloc.partition if job.alloc else "", share.row)
+            _require(not rows.get(row, 0) & its_cores, f"{name}: a core is given twice in a row (job {job_id})")
+            rows[row] = rows.get(row, 0) | its_cores
+        else:
+            _require(not cores & its_cores, f"{name}: a core is given twice (job {job_id})")
+            cores |= its_cores
+            cpus += share.cpus
         _require(not gpus & its_gpus, f"{name}: a GPU is given twice (job {job_id})")
-        cores |= its_cores
         gpus |= its_gpus
-        cpus += share.cpus
+        for one in share.gres:
+            if one.indices and one.name not in SHARING:
+                bits = ranges.to_bitmap(one.indices)
+                _require(left.get(one.name, bits) & bits == bits, f"{name}: a device is given twice (job {job_id})")
+        devices.take(left, share.gres)
+        shared |= devices.shared_gpus(share.gres)
         memory += share.memory_mib
         owners.add(job.spec.uid)
         exclusive = exclusive or mode(state, job) == "user"
     spec, free = state.nodes[node].spec, state.free
-    _require(int(free.cpus[node]) == spec.cpus - cpus, f"{name}: free CPUs are wrong")
-    _require(int(free.memory[node]) == spec.memory_mib - memory, f"{name}: free memory is wrong")
-    all_cores, all_gpus = (1 << core_count(spec)) - 1, (1 << len(spec.gpus)) - 1
+    all_cores, all_gpus = selectable_cores(spec), (1 << len(spec.gpus)) - 1
+    by_partition: dict[str, int] = {}
+    for (partition, _), bits in rows.items():
+        _require(not cores & bits, f"{name}: cores of partition {partition} are given to others too")
+        by_partition[partition] = by_partition.get(partition, 0) | bits
+    for bits in by_partition.values():
+        _require(not cores & bits, f"{name}: cores are shared by two partitions")
+        cores |= bits
+        cpus += (bits & all_cores).bit_count() * cpus_per_core(spec)
+    _require(not gpus & shared, f"{name}: a GPU is given whole and in shares")
+    gpus |= shared
+    _require(free.more[node] == left, f"{name}: free devices are wrong")
+    _require(int(free.cpus[node]) == selectable_cpus(spec) - cpus, f"{name}: free CPUs are wrong")
+    _require(int(free.memory[node]) == selectable_memory(spec) - memory, f"{name}: free memory is wrong")
     _require(free.cores[node] == all_cores & ~cores, f"{name}: free cores are wrong")
     _require(free.gpus[node] == all_gpus & ~gpus, f"{name}: free GPUs are wrong")
     _require(int(free.gpu_count[node]) == free.gpus[node].bit_count(), f"{name}: count of free GPUs is wrong")

@@ -7,12 +7,26 @@ scheduling class: `-N2 -n2` and `-N2`, `-G8 --gpus-per-node=4` and `-N2 --gpus-p
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from ctld.core import ranges
+from ctld.core import licenses, ranges
 from ctld.core.commands import Submit
 from ctld.core.decide.numbering import LARGEST_PRIORITY
-from ctld.core.model import UNLIMITED, ArraySpec, Caller, GpuRequest, JobSpec, Ranges, Request, Settings, SignalSpec
+from ctld.core.finespec import PerTask, fine_request, gres_requests, sockets_cores_threads, tres_per_task
+from ctld.core.finespec import known_gres as _known_gres
+from ctld.core.model import (
+    UNLIMITED,
+    ArraySpec,
+    Caller,
+    GpuRequest,
+    GresRequest,
+    JobSpec,
+    Ranges,
+    Request,
+    Settings,
+    SignalSpec,
+)
 from muster import hostlist, idset
 from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, Refused, TooLarge
@@ -23,6 +37,7 @@ from muster.units import parse_count
 
 MAX_GPU_KINDS = 16
 """Most types in one GPU request."""
+_MIG_PROFILE = re.compile(r"[0-9]+g\.")
 MAX_PARTITIONS = 64
 """Most partitions in one request."""
 MAX_RESERVATIONS = 64
@@ -127,9 +142,14 @@ def _tasks_given(request: JobRequest) -> bool:
 def shape(request: JobRequest, settings: Settings) -> Request:
     """Give the resources that a request asks for, its counts made consistent."""
     least, most = _nodes(request)
-    per_node = _gpus_per_node(request, settings)
+    per_node, gres = _gpus_per_node(request, settings)
+    by_task = tres_per_task(request, settings)
     total = parse_gpus(request.gpus or "")
-    per_task = parse_gpus(request.gpus_per_task or "")
+    per_task = by_task.gpus or parse_gpus(request.gpus_per_task or "")
+    per_socket = parse_gpus(request.gpus_per_socket or "")
+    cpus = by_task.cpus or request.cpus_per_task
+    if per_socket:
+        per_node = _of_sockets(per_socket, per_node, request)
     ntasks = _at_least_one(request.ntasks, 2025, "--ntasks")
     cap = _at_least_one(request.ntasks_per_node, 2025, "--ntasks-per-node")
     per_gpu = _at_least_one(request.ntasks_per_gpu, 2025, "--ntasks-per-gpu")
@@ -191,14 +211,16 @@ def shape(request: JobRequest, settings: Settings) -> Request:
     elif not most and least == 1 and not total_count and not nodelist:
         ntasks, most = cap or 1, 1
     memory = _memory(request)
-    if request.cpus_per_task and request.cpus_per_gpu:
+    if by_task.gres and not ntasks and not cap and not (most == least and not total_count):
+        ntasks = ntasks or 1
+    if cpus and request.cpus_per_gpu:
         raise InvalidInput("--cpus-per-task, --tres-per-task=cpu:#, and --cpus-per-gpu are mutually exclusive")
     return Request(
         nodes_min=least,
         nodes_max=most,
         ntasks=ntasks,
         ntasks_per_node=cap,
-        cpus_per_task=max(1, request.cpus_per_task or 1),
+        cpus_per_task=max(1, cpus or 1),
         min_cpus=request.mincpus or 0,
         memory_per_node_mib=memory,
         memory_per_cpu_mib=request.mem_per_cpu or 0,
@@ -216,6 +238,8 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         oversubscribe=bool(request.oversubscribe),
         overcommit=bool(request.overcommit),
         reservations=reservation_names(request.reservation),
+        licenses=_licenses(request, by_task, ntasks or least, settings),
+        fine=fine_request(request, settings, gres=gres, by_task=by_task, per_socket=per_socket, cpus=cpus),
     )
 
 
@@ -234,45 +258,52 @@ def parse_gpus(text: str) -> tuple[GpuRequest, ...]:
     return _requests(found)
 
 
-def _gpus_per_node(request: JobRequest, settings: Settings) -> tuple[GpuRequest, ...]:
-    from_gres = parse_gres(request.gres or "", settings)
+def _gpus_per_node(request: JobRequest, settings: Settings) -> tuple[tuple[GpuRequest, ...], tuple[GresRequest, ...]]:
+    from_gres, others = parse_gres(request.gres or "", settings)
     if request.gpus_per_node is None:
-        return from_gres
+        return from_gres, others
     if from_gres:
         raise InvalidInput("--gpus-per-node and --gres=gpu are mutually exclusive.")
-    return parse_gpus(request.gpus_per_node)
+    return parse_gpus(request.gpus_per_node), others
 
 
-def parse_gres(text: str, settings: Settings) -> tuple[GpuRequest, ...]:
-    """Read `gpu`, `gpu:2`, `gpu:a100:2`; `none` is nothing.
+def parse_gres(text: str, settings: Settings) -> tuple[tuple[GpuRequest, ...], tuple[GresRequest, ...]]:
+    """Read `gpu`, `gpu:2`, `gpu:a100:2,nic:1`; `none` is nothing. Gives GPUs, and all others.
 
     Raises:
         InvalidInput: an unknown name, or a count that is none; naming the known ones.
     """
-    found: dict[str, int] = {}
+    found: dict[str, dict[str, int]] = {}
     if text.strip().lower() in ("", "none"):
-        return ()
+        return (), ()
     for item in text.split(","):
         name, *parts = item.strip().removeprefix("gres/").replace("=", ":").split(":")
-        if name not in settings.gres_names:
-            raise _gres(f"`{name[:60]}` is no generic resource here; there are: {', '.join(settings.gres_names)}")
-        if name != "gpu":
-            raise _unsupported(f"--gres={name}")
-        number = parts.pop() if parts and parts[-1][:1].isdigit() else "1"
+        _known_gres(name, settings)
+        number = parts.pop() if parts and _is_count(parts[-1]) else "1"
         if len(parts) > 1:
             raise _gres(f"`{item[:60]}` is not name[:type][:count]")
-        _add_gpus(found, parts[0] if parts else "", number, item)
-    return _requests(found)
+        _add_gres(found.setdefault(name, {}), parts[0] if parts else "", number, item, name)
+    gpus = _requests(found.pop("gpu", {}))
+    return gpus, gres_requests(found)
+
+
+def _is_count(text: str) -> bool:
+    """A last part that begins with a digit is a count, but for the 1g.10gb of a MIG slice, which is a type."""
+    return text[:1].isdigit() and _MIG_PROFILE.match(text) is None
 
 
 def _add_gpus(found: dict[str, int], kind: str, number: str, item: str) -> None:
+    _add_gres(found, kind, number, item, "gpu")
+
+
+def _add_gres(found: dict[str, int], kind: str, number: str, item: str, name: str) -> None:
     try:
         count = parse_count(number, "KMGTP")
     except InvalidInput:
         raise _gres(f"`{item[:60]}` has no count; write for example 2 or a100:2") from None
     if kind in found:
-        raise InvalidInput(slurm_text(2102), f"`{kind or 'gpu'}` is given twice", slurm_code=2102)
-    if count > 1_000_000:
+        raise InvalidInput(slurm_text(2102), f"`{kind or name}` is given twice", slurm_code=2102)
+    if count > (1_000_000 if name == "gpu" else 1 << 60):
         raise _gres(f"`{item[:60]}` asks for more than a million")
     found[kind] = count
     if "" in found and len(found) > 1:
@@ -342,6 +373,26 @@ def _exclusive(word: str | None) -> str:
     if word in ("node", "user"):
         return word
     raise _unsupported(f"--exclusive={word}")
+
+
+def _of_sockets(
+    per_socket: tuple[GpuRequest, ...], per_node: tuple[GpuRequest, ...], request: JobRequest
+) -> tuple[GpuRequest, ...]:
+    """Give the GPUs of a node that --gpus-per-socket means."""
+    sockets = sockets_cores_threads(request)[0]
+    if not sockets:
+        raise _gres("--gpus-per-socket needs a number of sockets: give --sockets-per-node")
+    meant = tuple(GpuRequest(one.type, one.count * sockets) for one in per_socket)
+    if per_node and per_node != meant:
+        raise _gres(f"--gpus-per-socket on {sockets} sockets means other GPUs of a node than were asked for")
+    return meant
+
+
+def _licenses(request: JobRequest, by_task: PerTask, tasks: int, settings: Settings) -> str:
+    wanted = licenses.parse(request.licenses or "", settings)
+    for name, count in by_task.licenses:
+        wanted = licenses.with_more(wanted, name, count * max(1, tasks), settings)
+    return licenses.text_of(wanted)
 
 
 def _hosts(text: str | None, option: str) -> tuple[str, ...]:

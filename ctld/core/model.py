@@ -42,6 +42,42 @@ class GpuRequest(Record, frozen=True):
     count: int
 
 
+class GresRequest(Record, frozen=True):
+    """A count of a generic resource other than GPUs, of one type (empty: any)."""
+
+    name: str
+    count: int
+    type: str = ""
+
+
+class FineRequest(Record, frozen=True):
+    """The rare rules of a request: which cores and devices of a node, not only how many. Apart from `Request`, so
+    that plain shapes stay small to compare."""
+
+    gres: tuple[GresRequest, ...] = ()
+    """Of each node, without GPUs."""
+    gres_per_task: tuple[GresRequest, ...] = ()
+    gpus_per_socket: tuple[GpuRequest, ...] = ()
+    """Stands in `Request.gpus_per_node` too, times `sockets_per_node`."""
+    gres_flags: tuple[str, ...] = ()
+    """Of enforce-binding, disable-binding, one-task-per-sharing, multiple-tasks-per-sharing, allow-task-sharing."""
+    sockets_per_node: int = 0
+    """Nodes with fewer will not do; 0: any, as in the next two."""
+    cores_per_socket: int = 0
+    threads_per_core: int = 0
+    """... and no more threads of a core are used."""
+    ntasks_per_core: int = 0
+    """Most tasks on a core; 0: no bound, as in the next two."""
+    ntasks_per_socket: int = 0
+    cores_in_socket: int = 0
+    """Most cores that a job takes of a socket (--hint=memory_bound)."""
+    core_spec: int = -1
+    """Cores of each node that are left to the system (--core-spec); -1: not given."""
+    thread_spec: int = -1
+    one_cpu: bool = False
+    """One CPU a task was asked for in so many words, so that DefCpuPerGPU does not hold."""
+
+
 class Request(Record, frozen=True):
     """The shape of a job: what it needs, nothing about who or when. Equal shapes are one scheduling class."""
 
@@ -93,6 +129,9 @@ class Request(Record, frozen=True):
     """As many nodes as possible."""
     use_min_nodes: bool = False
     """Of a range of node counts the smallest."""
+    licenses: str = ""
+    """As `ctld.core.licenses` prints them: `a:2,b:1` all, `a:2|b:1` any one."""
+    fine: FineRequest | None = None
 
 
 class SignalSpec(Record, frozen=True):
@@ -178,6 +217,18 @@ class JobSpec(Record, frozen=True):
     """A number of tasks was asked for, of the job or by node or GPU: the job then sees SLURM_NTASKS."""
 
 
+class GresShare(Record, frozen=True):
+    """What an allocation has of a generic resource other than whole GPUs on one node."""
+
+    name: str
+    count: int
+    type: str = ""
+    indices: Ranges = ()
+    """Devices by index; of shards the GPU that they are on; empty: only counted."""
+    opens: bool = False
+    """Shards: the GPU was nobody's before, and cannot be had as a whole while they are held."""
+
+
 class NodeShare(Record, frozen=True):
     """What an allocation has on one node."""
 
@@ -190,6 +241,9 @@ class NodeShare(Record, frozen=True):
     gpus: Ranges = ()
     """GPU indexes."""
     tasks: int = 1
+    gres: tuple[GresShare, ...] = ()
+    row: int = 0
+    """0: the cores are the job's alone; else others of its partition may have them too, each row once."""
 
 
 class Allocation(Record, frozen=True):
@@ -201,6 +255,8 @@ class Allocation(Record, frozen=True):
     """Main or Backfill: which pass started it."""
     reservation: str = ""
     """The advance reservation that it runs in."""
+    licenses: str = ""
+    """What it holds of them: `a:2,b:1`."""
 
 
 class Kill(Record, frozen=True):
@@ -365,6 +421,25 @@ class StepResult(Record, frozen=True):
     """No step can be begun there, as on a full disk."""
 
 
+class Device(Record, frozen=True):
+    """Equal devices of a node: a line of gres.conf, or what Gres= of the node line says where no line does."""
+
+    name: str
+    count: int
+    type: str = ""
+    first: int = -1
+    """Index of the first; -1: they are only counted, not told apart."""
+    each: int = 0
+    """Shards and their like: how many on each of the GPUs `first`, `first + 1`, ..."""
+    cores: Ranges = ()
+    """Cores near them; empty: all are equally near."""
+    links: tuple[int, ...] = ()
+    """Links to device 0, 1, ...; -1 stands for itself."""
+    files: tuple[str, ...] = ()
+    no_consume: bool = False
+    """Nodes must have them; jobs do not use them up."""
+
+
 class NodeSpec(Record, frozen=True):
     """A node as configured."""
 
@@ -386,6 +461,15 @@ class NodeSpec(Record, frozen=True):
     state: str = "UNKNOWN"
     """State= of the node line: UNKNOWN, DOWN, DRAIN, FAIL, FUTURE."""
     reason: str = ""
+    devices: tuple[Device, ...] = ()
+    """All generic resources but GPUs of which nothing is known but type and number (those stand in `gpus`)."""
+    core_spec_count: int = 0
+    """Cores kept for the system (see `ctld.core.free.reserved_cores`)."""
+    cpu_spec_list: Ranges = ()
+    memory_spec_mib: int = 0
+    """Memory kept for the system."""
+    restricted_cores_per_gpu: int = 0
+    """Cores near each GPU that only jobs with GPUs may have."""
 
 
 class NodeFacts(Record, frozen=True):
@@ -453,6 +537,14 @@ class PartitionSpec(Record, frozen=True):
     exclusive: str = "NO"
     """NO | NODE | USER."""
     oversubscribe: str = "NO"
+    oversubscribe_jobs: int = 1
+    """Jobs that may share a CPU."""
+    max_cpus_per_node: int = UNLIMITED
+    """Of all jobs of the partition together, as the next one."""
+    max_cpus_per_socket: int = UNLIMITED
+    def_cpus_per_gpu: int = 0
+    """0: the cluster's."""
+    def_memory_per_gpu_mib: int = 0
     def_memory_per_node_mib: int = 0
     def_memory_per_cpu_mib: int = 0
     max_memory_per_node_mib: int = 0
@@ -602,6 +694,14 @@ class Settings(Record, frozen=True):
     backfill: bool = True
     """False (SchedulerType=sched/builtin): nothing of a partition starts behind a job that has to wait there."""
     priority: PrioritySettings = PrioritySettings()
+    licenses: dict[str, int] = {}
+    allow_zero_licenses: bool = False
+    """More licences than there are may be asked for, and are waited for."""
+    select_flags: tuple[str, ...] = ()
+    """Of SelectTypeParameters, in lower case, what is not the default."""
+    def_cpus_per_gpu: int = 0
+    def_memory_per_gpu_mib: int = 0
+    allow_spec_resources: bool = False
     require_registration: bool = True
     administrators: tuple[int, ...] = (0,)
     """uids of root and of the controller's own user."""

@@ -28,6 +28,8 @@ class Start:
     planned_by: str = "Main"
     reservation: str = ""
     """The advance reservation that it is to run in."""
+    licenses: str = ""
+    """What it holds while it runs: `a:2,b:1`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ctld.core import licenses
 from ctld.core.free import exclusive_mode
 from ctld.core.model import (
     UNLIMITED,
@@ -292,8 +293,12 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     cpus = memory = nodes = gpus = 0
     typed: dict[str, int] = {}
+    others: dict[str, int] = {}
     for share in shares:
         nodes += 1
+        for one in share.gres:
+            for name in (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",):
+                others[name] = others.get(name, 0) + one.count
         cpus += share.cpus
         memory += share.memory_mib
         types = state.nodes[share.node].spec.gpus
@@ -309,6 +314,7 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
     if gpus:
         amounts["gres/gpu"] = gpus
         amounts.update(sorted(typed.items()))
+    amounts.update(sorted(others.items()))
     return {name: amount for name, amount in amounts.items() if amount}
 
 
@@ -342,6 +348,15 @@ def requested_tres(state: State, job: Job) -> dict[str, int]:
     memory = _requested_memory(state, job, nodes, cpus, gpu_count)
     amounts = {"cpu": cpus, "mem": memory, "node": nodes, "billing": cpus, "gres/gpu": gpu_count}
     amounts.update({f"gres/gpu:{kind}": count for kind, count in sorted(gpus.items()) if kind})
+    if request.fine is not None:
+        for one, times in [(one, nodes) for one in request.fine.gres] + [
+            (one, tasks) for one in request.fine.gres_per_task
+        ]:
+            for name in (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",):
+                amounts[name] = amounts.get(name, 0) + one.count * times
+    wanted = licenses.wanted_of(request.licenses)
+    if len(wanted) == 1:
+        amounts.update({f"license/{name}": count for name, count in wanted[0]})
     return {name: amount for name, amount in amounts.items() if amount}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ctld.core.model import Job, JobSpec, NodeFacts, NodeShare, Step, StepResult, TaskResult
+from ctld.core import ranges
+from ctld.core.devices import shared_gpus
+from ctld.core.model import Job, JobSpec, NodeFacts, NodeShare, Ranges, Step, StepResult, TaskResult
 from ctld.core.state import State
 from muster import hostlist, units
 from muster.ids import BATCH_STEP, UnixTime
@@ -146,13 +148,22 @@ def _launch(state: State, job: Job, share: NodeShare, step_id: int) -> node_pb2.
     here.node_name = state.nodes[share.node].spec.name
     here.cpus = share.cpus
     here.cores.extend(share.cores)
-    here.gpus.extend(share.gpus)
+    here.gpus.extend(_visible(share))
+    for one in share.gres:
+        here.gres[one.name] += one.count
     here.memory_mib = share.memory_mib
     assert job.alloc is not None
     for part in job.alloc.shares:
         if part.node == share.node:
-            here.job_gpus.extend(part.gpus)
+            here.job_gpus.extend(_visible(part))
     return launch
+
+
+def _visible(share: NodeShare) -> Ranges:
+    """Give the GPUs that a share may see: whole ones, and those of which it has parts."""
+    if not share.gres:
+        return share.gpus
+    return ranges.from_bitmap(ranges.to_bitmap(share.gpus) | shared_gpus(share.gres))
 
 
 def _fill_job(state: State, job: Job, facts: node_pb2.JobFacts) -> None:
@@ -181,6 +192,8 @@ def _fill_job(state: State, job: Job, facts: node_pb2.JobFacts) -> None:
     facts.submit_dir = spec.work_dir
     facts.submit_host = spec.submit_host
     facts.echo.update(spec.echo)
+    if job.alloc.licenses:
+        facts.echo["SLURM_JOB_LICENSES"] = job.alloc.licenses
     if request.memory_per_cpu_mib:
         facts.memory_per_cpu_mib = request.memory_per_cpu_mib
     elif request.memory_per_node_mib >= 0:

@@ -14,7 +14,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ctld.core import ranges
 from ctld.core.model import NodeShare
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import Fleet, View, bitmap
@@ -89,7 +88,7 @@ class Guard:
         del self._views[1:]
         return True
 
-    def took(self, fleet: Fleet, shares: tuple[NodeShare, ...], end: int) -> None:
+    def took(self, fleet: Fleet, shares: tuple[NodeShare, ...], end: int, partition: str = "") -> None:
         """Follow a start that `now` already shows."""
         if not self.reservations:
             return
@@ -100,8 +99,8 @@ class Guard:
                 if spare is not None:
                     spare[0] -= share.cpus
                     spare[1] -= share.memory_mib
-                    if share.gpus:
-                        for at, count in enumerate(fleet.gpu_counts(node, ranges.to_bitmap(share.gpus)), 2):
+                    if share.gpus or fleet.width > 1:
+                        for at, count in enumerate(fleet.counts_of(share, partition), 2):
                             spare[at] -= count
             for rank in range(1, len(self._views)):
                 self._bound(self._views[rank], node, rank)

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core import ranges
+from ctld.core import licenses, ranges
 from ctld.core.holds import barred as barred_by
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
@@ -25,6 +25,7 @@ from ctld.core.times import limit_end
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View, bitmap, free_view
+from ctld.sched.licenses import licences_now
 from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
@@ -42,6 +43,9 @@ _LOOK_AHEAD_SECONDS = 366 * 86_400
 """So far ahead recurring reservations are looked at for planned starts."""
 Item = tuple[int, int, int, Entry]
 """A class's head in line: tier, order key, place of the partition in the job's list (unique with the key), entry."""
+
+
+_LICENSES = Wait(Reason.LICENSES)
 
 
 def never() -> bool:
@@ -158,6 +162,10 @@ class Pass:
         self.complete = True
         self.waits: dict[int, Wait] = dict(self.promised.waits)
         self.class_waits: dict[int, Wait] = {}
+        self._licenses = dict(state.free.licenses)
+        """Licences in use, with those of this pass's starts."""
+        self._held = ""
+        """Those that the job which is being started gets."""
         self._taken: list[Row] = list(self.promised.started_rows)
         """Shares of this pass's starts."""
         self._line: list[Item] = []
@@ -254,13 +262,19 @@ class Pass:
             limited = limited or self.gate.before(job, entry.partition.name, entry.asked)
             if limited is not None:
                 return limited
+        self._held = ""
+        if job.spec.request.licenses:
+            free = licences_now(job.spec.request.licenses, self.state.settings, self._licenses)
+            if free is None:
+                return _LICENSES
+            self._held = free
         if self._is_stuck(entry):
             return False
         uid = job.spec.uid
         end = end_of(self.at, entry.limit_seconds)
         rank = self.guard.rank(end)
         view = self.guard.view(rank)
-        barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user else 0
+        barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user or demand.picky else 0
         if self.state.reservations or entry.jobs.request.reservations:
             ways = options(self.state, job, self.at, end)
             if len(ways) != 1 or ways[0][0] or ways[0][1]:
@@ -280,7 +294,7 @@ class Pass:
                 return limited
         shares = scratch.place(demand, picks, uid) if picks else None
         if shares is None:
-            if not barred and not demand.need.user:
+            if not barred and not demand.need.user and not demand.picky:
                 self._stuck[demand.number] = rank
                 # Remembering it for later passes takes that no reservation was in the way. Where shares are uneven
                 # nearly anything that comes free may help, so that looking again is not worth it.
@@ -364,7 +378,9 @@ class Pass:
     ) -> None:
         name = entry.partition.name
         by = "Backfill" if name in self._blocked else "Main"
-        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation))
+        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, self._held))
+        for license_name, count in licenses.held(self._held).items():
+            self._licenses[license_name] = self._licenses.get(license_name, 0) + count
         self.waits.pop(cursor.job.id, None)
         if self.guard.reservations and self.guard.drop(cursor.job.id):
             # It waited in a partition of higher tier. What its promise kept others from is for the next pass.
@@ -373,9 +389,9 @@ class Pass:
         self.gate.took(cursor.job, name, shares, entry.limit_seconds)
         fleet = self.memory.fleet
         for share in shares:
-            gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
+            gpus = fleet.counts_of(share, name)
             self._taken.append((end, share.node, share.cpus, share.memory_mib, gpus))
-        self.guard.took(fleet, shares, end)
+        self.guard.took(fleet, shares, end, name)
         cursor.started()
 
     def _make_room(self, entry: Entry, cursor: Cursor) -> bool:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctld.core.devices import size
 from ctld.core.features import choices
-from ctld.core.model import GpuRequest, PartitionSpec, Request, Settings
+from ctld.core.model import GpuRequest, GresRequest, PartitionSpec, Request, Settings
 from ctld.sched.fleet import Column, Fleet, Ints, Kind, bitmap, members
 from ctld.sched.manner import PLAIN, Manner, manner_of, unbound
-from ctld.sched.needs import Amount, Impossible, Need, alone, amount, derive, share_vector
+from ctld.sched.needs import Amount, Fine, Impossible, Need, alone, amount, derive, share_vector
 from muster.errors import InvalidInput
 from muster.states import Reason
 
@@ -47,7 +48,7 @@ class Alternative:
                 memory=column([one[1] if counts else 0 for one in least]),
                 gpus=[
                     (at, column([one[2][at] for one in least]))
-                    for at in range(1 + len(fleet.types))
+                    for at in range(fleet.width)
                     if any(one[2][at] for one in least)
                 ],
                 threads=column([kind.threads for kind in fleet.kinds]),
@@ -71,8 +72,8 @@ class Demand:
 
     __slots__ = (
         "_alone", "_copies", "_preferred", "_relaxed", "alternatives", "amounts", "cpus", "even", "fleet", "gpus",
-        "grows", "least", "least_cpus", "lost", "lost_at", "manner", "memory", "need", "no_fit", "number", "required",
-        "required_bits", "single", "tasks",
+        "grows", "least", "least_cpus", "lost", "lost_at", "manner", "memory", "need", "no_fit", "number",
+        "partition", "picky", "required", "required_bits", "single", "tasks",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,9 @@ class Demand:
         """How nodes are chosen among those that fit."""
         self.grows = need.grows and not manner.fewest
         """As many nodes as possible up to `need.nodes_max`."""
+        self.partition = partition.name
+        self.picky = _picky(fleet, need)
+        """Counts do not tell whether a node can serve: `Scratch.barred` has to look at its cores and devices."""
         self.number = number
         """To tell demands apart cheaply."""
         self.required = _named(fleet, request)
@@ -118,7 +122,7 @@ class Demand:
         self.memory: Column = fleet.per_node([one[1] if need.memory_counts else 0 for one in self.amounts])
         self.gpus: list[tuple[int, Column]] = [
             (at, fleet.per_node([one[2][at] for one in self.amounts]))
-            for at in range(1 + len(fleet.types))
+            for at in range(fleet.width)
             if any(one[2][at] for one in self.amounts)
         ]
         """(column of the view, GPUs); only columns that matter."""
@@ -202,6 +206,11 @@ class Demand:
         made.single = self.single and len(found) == 1 and not found[0].counts
         return made
 
+    def leave_out(self, nodes: int) -> None:
+        """Take the nodes of a bitmap out: they could never serve."""
+        if nodes:
+            self.alternatives = [Alternative(one.bits & ~nodes, one.counts) for one in self.alternatives]
+
     def alone(self, partition: PartitionSpec, request: Request) -> Demand:
         """Give the demand that stands for this one in the future: with nodes of its own where it may share only
         with its own user, as nobody knows who will be there then."""
@@ -261,4 +270,34 @@ def _could_serve(need: Need, one: Amount, kind: Kind) -> bool:
         and one[1] <= kind.memory_mib
         and need.tmp_mib <= kind.tmp_mib
         and all(want <= have for want, have in zip(one[2], kind.gpus, strict=True))
+        and (need.fine is None or _suits(need.fine, kind))
     )
+
+
+def _suits(fine: Fine, kind: Kind) -> bool:
+    """Tell whether the hardware has the sockets, cores and threads that are named, and what is not used up."""
+    return (
+        fine.sockets <= kind.socket_count
+        and fine.cores_per_socket <= kind.socket_cores
+        and fine.threads <= kind.threads
+        and fine.system_cores < kind.socket_count * kind.socket_cores
+        and all(_has(kind, one, one.count) for one in (*fine.gres, *fine.gres_task))
+    )
+
+
+def _has(kind: Kind, wanted: GresRequest, count: int) -> bool:
+    """Tell whether an empty node has so many of a resource, of those that are used up and those that are not."""
+    return count <= sum(
+        size(one) for one in kind.spec.devices if one.name == wanted.name and wanted.type in ("", one.type)
+    )
+
+
+def _picky(fleet: Fleet, need: Need) -> bool:
+    fine = need.fine
+    if fine is None:
+        return False
+    asked = (
+        fine.gpus_per_socket, fine.per_socket, fine.cores_in_socket, fine.socket_cpus, fine.bind, fine.rows,
+        fine.shares, fine.system_cores >= 0,
+    )  # fmt: skip
+    return any(asked) or (fine.whole_sockets and any(len(kind.sockets) > 1 for kind in fleet.kinds))

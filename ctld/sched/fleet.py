@@ -9,8 +9,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core.free import FreeTable, core_count, cpus_per_core
-from ctld.core.model import Node, NodeSpec
+from ctld.core import devices, ranges
+from ctld.core.devices import SHARING, Amounts
+from ctld.core.free import FreeTable, core_count, cpus_per_core, selectable_cores, selectable_cpus, selectable_memory
+from ctld.core.model import UNLIMITED, Node, NodeShare, NodeSpec, PartitionSpec, Settings
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = "list[int] | Ints"
@@ -27,24 +29,58 @@ class Kind:
     """Nodes of equal hardware."""
 
     cpus: int
+    """That jobs may have, as the next two and the memory."""
     threads: int
     """CPUs that come with one core."""
     cores: int
     memory_mib: int
     tmp_mib: int
     gpus: tuple[int, ...]
-    """GPU count by column of the fleet: any type, then each type of `Fleet.types`."""
+    """What an empty node has by column of the fleet: GPUs of any type, of each type of `Fleet.types`, and what else
+    is counted (`Fleet.columns`)."""
     gpu_types: tuple[str, ...]
     """Type by GPU index."""
     sockets: tuple[int, ...]
-    """Bitmap of the cores of each socket."""
+    """Bitmap of the cores of each socket that jobs may have."""
+    socket_count: int
+    """Sockets and cores of a socket as configured, for requests that name them."""
+    socket_cores: int
+    gpu_cores: tuple[int, ...]
+    """By GPU index the bitmap of the cores near it, 0: none is nearer; empty when that holds for all."""
+    links: tuple[tuple[int, ...], ...]
+    """By GPU index the links to each GPU; empty unless all are known."""
+    restricted: int
+    """Bitmap of the cores that only jobs with GPUs may have."""
+    shares: tuple[tuple[tuple[int, ...], int], ...]
+    """(columns, shares of one GPU) of each resource that is a part of GPUs."""
+    whole: Amounts
+    """Other generic resources, as `ctld.core.devices` keeps them."""
+    fixed: tuple[tuple[str, str, int], ...]
+    """(name, type, count) of resources that are not used up."""
+    spec: NodeSpec
+    """One node of the kind."""
 
 
 class Fleet:
-    """Static columns of all nodes; made anew when the configuration of any node changes."""
+    """Static columns of all nodes; made anew when the configuration of any node changes, or what of partitions and
+    settings has columns of its own (`rules`)."""
 
-    def __init__(self, nodes: Sequence[Node], small: int = SMALL) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        small: int = SMALL,
+        settings: Settings | None = None,
+        partitions: Iterable[PartitionSpec] = (),
+    ) -> None:
         self.specs = [node.spec for node in nodes]
+        flags = settings.select_flags if settings is not None else ()
+        partitions = tuple(partitions)
+        self.rules = rules(settings, partitions)
+        """What it was made of beside the nodes."""
+        self.by_socket = "cr_socket" in flags
+        """Whole sockets are allocated."""
+        self.block = "cr_core_default_dist_block" in flags
+        """Cores are taken socket by socket, not from all sockets in turn."""
         self.size = len(nodes)
         self.small = self.size <= small
         """Columns are plain lists, not numpy's."""
@@ -57,18 +93,46 @@ class Fleet:
         )
         """GPU types with a column of their own: only where some node mixes types. Otherwise a request for a type
         is a request for any GPU on the nodes of that type."""
+        others = sorted({
+            name
+            for spec in self.specs
+            for one in spec.devices
+            if one.name != "gpu" and not one.no_consume
+            for name in ((one.name, f"{one.name}:{one.type}") if one.type else (one.name,))
+        })  # fmt: skip
+        self.capped = {one.name: one for one in partitions if one.max_cpus_per_node != UNLIMITED}
+        """Partitions that may use only a part of a node's CPUs."""
+        self.sharing = {one.name: one for one in partitions if one.oversubscribe_jobs > 1}
+        """Partitions whose jobs may share cores."""
+        self.restricted = any(spec.restricted_cores_per_gpu and spec.gpus for spec in self.specs)
+        self.columns: tuple[str, ...] = (
+            "gpu",
+            *(f"gpu:{name}" for name in self.types),
+            *others,
+            *(f"cpus@{name}" for name in self.capped),
+            *(f"rows@{name}" for name in self.sharing),
+            *(("open",) if self.restricted else ()),
+        )
+        """What is counted beside CPUs and memory. `cpus@P`: CPUs that jobs of partition P may have; `rows@P`: CPUs
+        for jobs of P that share cores, each as often as it may be had; `open`: CPUs for jobs without GPUs."""
+        self.width = len(self.columns)
+        self.column = {name: at for at, name in enumerate(self.columns)}
+        self._nothing = (0,) * self.width
+        limited = [(frozenset(one.nodes), one) for one in (*self.capped.values(), *self.sharing.values())]
         self.kinds: list[Kind] = []
         self.kind: list[int] = []
         """Kind number of each node."""
         known: dict[tuple[object, ...], int] = {}
-        for spec in self.specs:
+        for index, spec in enumerate(self.specs):
+            inside = tuple(one.name for members_of, one in limited if index in members_of)
             key = (
                 spec.cpus, spec.sockets, spec.cores_per_socket, spec.threads_per_core,
-                spec.memory_mib, spec.tmp_mib, spec.gpus,
+                spec.memory_mib, spec.tmp_mib, spec.gpus, spec.devices, spec.core_spec_count, spec.cpu_spec_list,
+                spec.memory_spec_mib, spec.restricted_cores_per_gpu, inside,
             )  # fmt: skip
             if key not in known:
                 known[key] = len(self.kinds)
-                self.kinds.append(_kind(spec, self.types))
+                self.kinds.append(self._kind(spec, inside))
             self.kind.append(known[key])
         self.kind_column = np.array(self.kind, np.int64)
         self.weight = [spec.weight for spec in self.specs]
@@ -105,21 +169,161 @@ class Fleet:
         view = View(
             self.per_node([kind.cpus for kind in self.kinds]),
             self.per_node([kind.memory_mib for kind in self.kinds]),
-            [self.per_node([kind.gpus[at] for kind in self.kinds]) for at in range(1 + len(self.types))],
+            [self.per_node([kind.gpus[at] for kind in self.kinds]) for at in range(self.width)],
         )
         view.close(without)
         return view
 
+    def counts_of(self, share: NodeShare, partition: str = "") -> tuple[int, ...]:
+        """Count what a share takes by column. Of what jobs have together (a GPU in shares, cores in rows) the share
+        that had it first counts for the whole."""
+        if self.width == 1:
+            return (ranges.count(share.gpus),) if share.gpus else self._nothing
+        counts = [0] * self.width
+        if share.gpus:
+            self._count_gpus(counts, share.node, ranges.to_bitmap(share.gpus))
+        column = self.column
+        for one in share.gres:
+            for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                if name in column:
+                    counts[column[name]] += one.count
+            if one.opens and one.name in SHARING:
+                bits = ranges.to_bitmap(one.indices)
+                counts[0] += bits.bit_count()
+                self._count_types(counts, share.node, bits)
+        if partition in self.capped:
+            counts[column[f"cpus@{partition}"]] = share.cpus
+        for name, other in self.sharing.items():
+            counts[column[f"rows@{name}"]] = share.cpus * (1 if share.row and name == partition else _rows(other))
+        if self.restricted:
+            kind = self.kinds[self.kind[share.node]]
+            open_cores = ranges.to_bitmap(share.cores) & ~kind.restricted
+            counts[column["open"]] = open_cores.bit_count() * kind.threads
+        return tuple(counts)
+
     def gpu_counts(self, node: int, bits: int) -> tuple[int, ...]:
-        """Count GPUs of a bitmap by column."""
+        """Count the GPUs of a bitmap by column, with the shares that go with them."""
+        counts = [0] * self.width
+        self._count_gpus(counts, node, bits)
+        return tuple(counts)
+
+    def _count_gpus(self, counts: list[int], node: int, bits: int) -> None:
+        """Count whole GPUs, which take all shares of theirs with them."""
+        counts[0] += bits.bit_count()
+        self._count_types(counts, node, bits)
+        for one in self.specs[node].devices:
+            if one.each:
+                mine = (bits >> one.first & ((1 << one.count) - 1)).bit_count() * one.each
+                for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                    counts[self.column[name]] += mine
+
+    def _count_types(self, counts: list[int], node: int, bits: int) -> None:
         if not self.types:
-            return (bits.bit_count(),)
-        counts = dict.fromkeys(self.types, 0)
+            return
         types = self.kinds[self.kind[node]].gpu_types
         for index in members(bits):
-            if types[index]:
-                counts[types[index]] += 1
-        return (bits.bit_count(), *counts.values())
+            # A running job may have more GPUs than the node is now configured with.
+            if index < len(types) and types[index]:
+                counts[self.column[f"gpu:{types[index]}"]] += 1
+
+    def free_counts(self, node: int, cores: int, gpus: int, *, more: Amounts, rows: dict[str, list[int]]) -> list[int]:
+        """Count by column what is free on a node.
+
+        Args:
+            cores, gpus: bitmaps of what is nobody's.
+            more: other generic resources.
+            rows: cores by watched partition (`FreeTable.rows`).
+        """
+        counts = [0] * self.width
+        kind = self.kinds[self.kind[node]]
+        counts[0] = gpus.bit_count()
+        self._count_types(counts, node, gpus)
+        column = self.column
+        for one in kind.spec.devices:
+            if one.name == "gpu" or one.no_consume:
+                continue
+            if one.each:
+                amount = 0
+                for gpu in range(one.first, one.first + one.count):
+                    left = more[f"{one.name}@{gpu}"]
+                    if left < one.each or gpus >> gpu & 1:
+                        amount += left
+            elif one.first >= 0:
+                amount = (more[one.name] >> one.first & ((1 << one.count) - 1)).bit_count()
+            else:
+                amount = more[f"{one.name}:{one.type}"]
+            for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                counts[column[name]] += amount
+        for name in self.capped:
+            at = column[f"cpus@{name}"]
+            counts[at] = kind.gpus[at] - rows.get(name, (0,))[0].bit_count() * kind.threads if kind.gpus[at] else 0
+        for name, partition in self.sharing.items():
+            at = column[f"rows@{name}"]
+            if kind.gpus[at]:
+                mine = rows.get(name, [0])[1:]
+                among = cores
+                for row in mine:
+                    among |= row
+                used = sum(row.bit_count() for row in mine)
+                counts[at] = (among.bit_count() * _rows(partition) - used) * kind.threads
+        if self.restricted:
+            counts[column["open"]] = (cores & ~kind.restricted).bit_count() * kind.threads
+        return counts
+
+    def _kind(self, spec: NodeSpec, inside: tuple[str, ...]) -> Kind:
+        """Describe the hardware of a node that is in these partitions."""
+        every = core_count(spec)
+        per_socket = spec.cores_per_socket
+        sockets = spec.sockets
+        if per_socket * sockets != every:  # CPUs= alone: no geometry to keep to.
+            per_socket, sockets = every, 1
+        one_socket = (1 << per_socket) - 1
+        usable = selectable_cores(spec)
+        cpus = selectable_cpus(spec)
+        gpu_cores = _gpu_cores(spec)
+        restricted = _restricted(spec, gpu_cores, usable)
+        threads = cpus_per_core(spec)
+        amounts = dict.fromkeys(self.columns, 0)
+        amounts["gpu"] = len(spec.gpus)
+        for name in self.types:
+            amounts[f"gpu:{name}"] = spec.gpus.count(name)
+        for one in spec.devices:
+            if one.name != "gpu" and not one.no_consume:
+                for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                    amounts[name] += devices.size(one)
+        for name in inside:
+            if name in self.capped:
+                amounts[f"cpus@{name}"] = min(cpus, self.capped[name].max_cpus_per_node)
+            if name in self.sharing:
+                amounts[f"rows@{name}"] = cpus * _rows(self.sharing[name])
+        if self.restricted:
+            amounts["open"] = (usable & ~restricted).bit_count() * threads
+        return Kind(
+            cpus=cpus,
+            threads=threads,
+            cores=usable.bit_count(),
+            memory_mib=selectable_memory(spec),
+            tmp_mib=spec.tmp_mib,
+            gpus=tuple(amounts.values()),
+            gpu_types=spec.gpus,
+            sockets=tuple(one_socket << first & usable for first in range(0, every, per_socket)),
+            socket_count=sockets,
+            socket_cores=per_socket,
+            gpu_cores=gpu_cores,
+            links=_links(spec),
+            restricted=restricted,
+            shares=tuple(
+                (
+                    tuple(self.column[name] for name in (one.name, f"{one.name}:{one.type}") if name in self.column),
+                    one.each,
+                )
+                for one in spec.devices
+                if one.each
+            ),
+            whole=devices.capacity(spec),
+            fixed=tuple((one.name, one.type, devices.size(one)) for one in spec.devices if one.no_consume),
+            spec=spec,
+        )
 
 
 class View:
@@ -157,10 +361,15 @@ def free_view(fleet: Fleet, free: FreeTable, closed: int) -> View:
     else:
         gpus = [free.gpu_count.astype(np.int64)]
         view = View(free.cpus.astype(np.int64), free.memory.copy(), gpus)
-    if fleet.types:
-        by_type = [fleet.gpu_counts(node, bits)[1:] for node, bits in enumerate(free.gpus)]
-        for at in range(len(fleet.types)):
-            column = [counts[at] for counts in by_type]
+    if fleet.width > 1:
+        none: dict[str, list[int]] = {}
+        rows = free.rows or [none] * fleet.size
+        counted = [
+            fleet.free_counts(node, free.cores[node], bits, more=free.more[node], rows=rows[node])
+            for node, bits in enumerate(free.gpus)
+        ]
+        for at in range(1, fleet.width):
+            column = [counts[at] for counts in counted]
             gpus.append(column if fleet.small else np.array(column, np.int64))
     if closed:
         view.close(closed)
@@ -189,19 +398,42 @@ def members(bits: int) -> list[int]:
     return listed
 
 
-def _kind(spec: NodeSpec, types: tuple[str, ...]) -> Kind:
-    cores = core_count(spec)
-    per_socket = spec.cores_per_socket
-    if per_socket * spec.sockets != cores:  # CPUs= alone: no geometry to keep to.
-        per_socket = cores
-    one = (1 << per_socket) - 1
-    return Kind(
-        cpus=spec.cpus,
-        threads=cpus_per_core(spec),
-        cores=cores,
-        memory_mib=spec.memory_mib,
-        tmp_mib=spec.tmp_mib,
-        gpus=(len(spec.gpus), *(spec.gpus.count(name) for name in types)),
-        gpu_types=spec.gpus,
-        sockets=tuple(one << first for first in range(0, cores, per_socket)),
-    )
+def rules(settings: Settings | None, partitions: Iterable[PartitionSpec]) -> tuple[object, ...]:
+    """Give what of settings and partitions a fleet depends on, to see whether it must be made anew."""
+    flags = settings.select_flags if settings is not None else ()
+    limited = tuple(one for one in partitions if one.oversubscribe_jobs > 1 or one.max_cpus_per_node != UNLIMITED)
+    return flags, limited
+
+
+def _rows(partition: PartitionSpec) -> int:
+    return partition.oversubscribe_jobs
+
+
+def _gpu_cores(spec: NodeSpec) -> tuple[int, ...]:
+    """Give by GPU index the cores near it."""
+    found = [0] * len(spec.gpus)
+    for one in spec.devices:
+        if one.name == "gpu" and one.cores and one.first >= 0:
+            near = ranges.to_bitmap(one.cores)
+            for gpu in range(one.first, min(one.first + one.count, len(found))):
+                found[gpu] = near
+    return tuple(found) if any(found) else ()
+
+
+def _links(spec: NodeSpec) -> tuple[tuple[int, ...], ...]:
+    """Give the matrix of links between GPUs, if it is whole."""
+    size = len(spec.gpus)
+    found: list[tuple[int, ...]] = [()] * size
+    for one in spec.devices:
+        if one.name == "gpu" and one.count == 1 and 0 <= one.first < size and len(one.links) == size:
+            found[one.first] = one.links
+    return tuple(found) if all(found) else ()
+
+
+def _restricted(spec: NodeSpec, gpu_cores: tuple[int, ...], usable: int) -> int:
+    """Give the cores that only jobs with GPUs may have: of each GPU in turn the lowest ones near it."""
+    bits = 0
+    for gpu in range(len(spec.gpus)) if spec.restricted_cores_per_gpu else ():
+        near = usable & (gpu_cores[gpu] if gpu_cores and gpu_cores[gpu] else usable) & ~bits
+        bits |= ranges.lowest_bits(near, spec.restricted_cores_per_gpu)
+    return bits

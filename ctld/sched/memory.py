@@ -20,8 +20,9 @@ from ctld.core.state import State
 from ctld.core.usable import usable
 from ctld.sched import limits
 from ctld.sched.demand import Demand, demand_of
-from ctld.sched.fleet import SMALL, Fleet, View, bitmap
+from ctld.sched.fleet import SMALL, Fleet, View, bitmap, rules
 from ctld.sched.needs import Impossible
+from ctld.sched.place import unfit
 from ctld.sched.preempt_rules import qos_ranks
 from ctld.sched.releases import Releases
 from ctld.sched.select import choose
@@ -79,6 +80,7 @@ class PlanMemory:
         self._partitions: dict[str, PartitionSpec] = {}
         self._settings = Settings()
         self._book: Book | None = None
+        self._rules = self.fleet.rules
         self._shut = 0
         """Bitmap of nodes that their own state keeps from use."""
         self._closings = 0
@@ -111,20 +113,21 @@ class PlanMemory:
         if self._settings != state.settings or self._partitions != state.partitions:
             self._settings = state.settings
             self._partitions = dict(state.partitions)
+            self._rules = rules(state.settings, state.partitions.values())
             self._forget()
         if self._book is not state.limits:
             self._book = state.limits
             self._entries.clear()
         if self._nodes != state.nodes:
             self._nodes = list(state.nodes)
-            if [node.spec for node in self._nodes] != self.fleet.specs:
-                self.fleet = Fleet(self._nodes, self._small)
-                self.releases = Releases(self.fleet)
-                self.seen = None
-                self._full = None
-                self._forget()
-        elif not registration:
+        elif not registration and self.fleet.rules == self._rules:
             return
+        if [node.spec for node in self._nodes] != self.fleet.specs or self.fleet.rules != self._rules:
+            self.fleet = Fleet(self._nodes, self._small, self._settings, self._partitions.values())
+            self.releases = Releases(self.fleet)
+            self.seen = None
+            self._full = None
+            self._forget()
         self._shut = bitmap(index for index, node in enumerate(self._nodes) if not usable(state.settings, node))
 
     def _forget(self) -> None:
@@ -191,6 +194,8 @@ class PlanMemory:
             except InvalidInput:
                 found = Wait(Reason.BAD_CONSTRAINTS)
             else:
+                if found.picky:
+                    found.leave_out(unfit(self.fleet, found))
                 if self._full is None:
                     self._full = self.fleet.capacity(self.fleet.future)
                 if choose(found, self._full) is None:

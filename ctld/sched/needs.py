@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ctld.core.model import UNLIMITED, GpuRequest, PartitionSpec, Request, Settings
+from ctld.core.devices import SHARING, rows_of
+from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, PartitionSpec, Request, Settings
 from ctld.sched.fleet import Fleet, Kind
 from muster.states import Reason
 
 ALL = -1
 """As a memory amount: all memory of the node."""
 Amount = tuple[int, int, tuple[int, ...]]
-"""CPUs (whole cores), memory in MiB, GPUs by column of the fleet."""
+"""CPUs (whole cores), memory in MiB, GPUs and all else that is counted, by column of the fleet."""
 
 
 class Impossible(Exception):
@@ -25,6 +26,56 @@ class Impossible(Exception):
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Fine:
+    """The rules about cores and devices of a node that plain jobs do without; 0 or empty: no such rule."""
+
+    gres: tuple[GresRequest, ...] = ()
+    """Of each node, without GPUs."""
+    gres_task: tuple[GresRequest, ...] = ()
+    gres_each: tuple[int, ...] = ()
+    """The same by column of the fleet."""
+    gres_each_task: tuple[int, ...] = ()
+    gpus_per_socket: tuple[int, ...] = ()
+    """By column."""
+    sockets: int = 0
+    """Nodes need at least so many; with `gpus_per_socket` cores and GPUs come from exactly so many."""
+    cores_per_socket: int = 0
+    threads: int = 0
+    """Nodes need at least so many threads a core, and no more of them are used."""
+    per_core: int = 0
+    """Most tasks on a core."""
+    per_socket: int = 0
+    """Most tasks on a socket."""
+    cores_in_socket: int = 0
+    """Most cores taken of a socket."""
+    socket_cpus: int = 0
+    """Most CPUs that all jobs of the partition may have on a socket."""
+    system_cores: int = -1
+    """Cores left to the system; -1: those that the node keeps anyway."""
+    whole_sockets: bool = False
+    bind: bool = False
+    """GPUs only near the job's cores."""
+    unbound: bool = False
+    """Nearness does not matter."""
+    one_task_a_gpu: bool = False
+    """Shares for different tasks are on different GPUs."""
+    many_gpus: bool = False
+    """Shares may be on several GPUs."""
+    emptiest: bool = False
+    """Shares are taken where the largest part is free."""
+    rows: int = 0
+    """Jobs that may have the same cores."""
+    cpu_columns: tuple[tuple[int, int], ...] = ()
+    """(column, times): columns that count the CPUs of the job."""
+    open_column: int = 0
+    """Column of the CPUs that jobs without GPUs may have; 0: none."""
+    shares: int = 0
+    """Parts of GPUs are asked for; the number of columns that count whole ones."""
+    whole_gpus: bool = False
+    """GPUs are asked for where some nodes give theirs in shares: those go with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +116,8 @@ class Need:
     user: bool
     """Nodes shared with jobs of the same user only."""
     overcommit: bool
+    fine: Fine | None = None
+    """None: a plain job."""
 
     @property
     def uneven(self) -> bool:
@@ -108,10 +161,14 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
             per_gpu = 0
     if not tasks and not tasks_each:
         tasks_each = cap or 1
-    each_mib, per_cpu_mib, cpus_per_task = _memory(settings, partition, request)
+    cpus_per_gpu = request.cpus_per_gpu or _default_cpus_per_gpu(settings, partition, request)
+    whole = request.exclusive == "node" or partition.exclusive == "NODE" or partition.oversubscribe == "EXCLUSIVE"
+    fine = _fine(fleet, settings, partition, request, whole)
+    each_mib, per_cpu_mib, per_gpu_mib, cpus_per_task = _memory(settings, partition, request)
     fit = _tasks_by_memory(
-        settings, partition, request, per_cpu_mib=per_cpu_mib, cpus_per_task=cpus_per_task, gpus_each=each[0]
-    )
+        settings, partition, request, per_cpu_mib=per_cpu_mib, per_gpu_mib=per_gpu_mib,
+        cpus_per_task=cpus_per_task, cpus_per_gpu=cpus_per_gpu, gpus_each=each[0],
+    )  # fmt: skip
     if fit:
         most = max(nodes, _nodes_there(partition))
         if nodes_max:
@@ -162,17 +219,18 @@ def derive(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: 
         gpus_total=total,
         tasks_per_gpu=per_gpu,
         min_cpus=request.min_cpus,
-        cpus_per_gpu=request.cpus_per_gpu,
+        cpus_per_gpu=cpus_per_gpu,
         tmp_mib=request.tmp_mib,
-        whole=request.exclusive == "node" or partition.exclusive == "NODE" or partition.oversubscribe == "EXCLUSIVE",
+        whole=whole or (fine is not None and fine.system_cores >= 0),
         user=request.exclusive == "user" or partition.exclusive == "USER",
         overcommit=request.overcommit,
         memory_each=each_mib,
         memory_per_cpu=per_cpu_mib,
-        memory_per_gpu=request.memory_per_gpu_mib,
+        memory_per_gpu=per_gpu_mib,
         memory_max=_memory_max(settings, partition),
         memory_counts=settings.memory_consumable,
         cpus_per_task=cpus_per_task,
+        fine=fine,
     )
 
 
@@ -180,20 +238,31 @@ def amount(need: Need, kind: Kind, tasks: int, share: tuple[int, ...] = ()) -> A
     """Give what `tasks` tasks (and a `share` of --gpus) take on a node of this kind."""
     gpus = gpus_for(need, tasks, share)
     asked_gpus = gpus[0]
+    fine = need.fine
     if need.whole:
         # All that the node has; where it has less than is asked for, the larger number keeps the job away.
         gpus = tuple(max(have, asked) for have, asked in zip(kind.gpus, gpus, strict=True))
+        if fine is not None and fine.shares:  # Then its GPUs are not given whole.
+            gpus = (*fine.gres_each[: fine.shares], *gpus[fine.shares :])
     cpus = need.cpus_per_task if need.overcommit else tasks * need.cpus_per_task
     cpus = max(cpus, need.min_cpus, need.cpus_per_gpu * asked_gpus, 1)
-    cpus = -(-cpus // kind.threads) * kind.threads
+    usable = cpus = -(-cpus // kind.threads) * kind.threads
+    if fine is not None:
+        cpus, usable = _fine_cpus(need, fine, kind, tasks, max(need.min_cpus, need.cpus_per_gpu * asked_gpus, 1))
     if need.whole:
-        cpus = max(cpus, kind.cpus)
+        every = kind.cpus
+        if fine is not None and fine.system_cores >= 0:
+            every = min(every, (kind.socket_count * kind.socket_cores - fine.system_cores) * kind.threads)
+        cpus = max(cpus, every)
+        usable = max(usable, cpus)
     if need.memory_each == ALL:
         memory = min(kind.memory_mib, need.memory_max) if need.memory_max else kind.memory_mib
     elif need.memory_each:
         memory = need.memory_each
     else:
-        memory = need.memory_per_cpu * cpus + need.memory_per_gpu * asked_gpus
+        memory = need.memory_per_cpu * usable + need.memory_per_gpu * asked_gpus
+    if fine is not None:
+        gpus = _with_cpu_columns(need, fine, kind, cpus, gpus=gpus, asked_gpus=asked_gpus)
     return cpus, memory, gpus
 
 
@@ -206,7 +275,67 @@ def gpus_for(need: Need, tasks: int, share: tuple[int, ...] = ()) -> tuple[int, 
         gpus = (gpus[0] + -(-tasks // need.tasks_per_gpu), *gpus[1:])
     if share:
         gpus = tuple(have + more for have, more in zip(gpus, share, strict=True))
+    fine = need.fine
+    if fine is not None:
+        if fine.gres_each:
+            gpus = tuple(have + more for have, more in zip(gpus, fine.gres_each, strict=True))
+        if fine.gres_each_task:
+            gpus = tuple(have + tasks * more for have, more in zip(gpus, fine.gres_each_task, strict=True))
     return gpus
+
+
+def tasks_in(need: Need, kind: Kind, cpus: int) -> int:
+    """Give the most tasks for which so many CPUs of a node suffice."""
+    fine = need.fine
+    if fine is None or need.overcommit:
+        return cpus // need.cpus_per_task
+    cores = cpus // kind.threads
+    if fine.whole_sockets:
+        each = max(1, kind.socket_cores)
+        cores = cores // each * each
+    used = min(fine.threads, kind.threads) if fine.threads else kind.threads
+    if fine.per_core:
+        on_a_core = min(fine.per_core, used // need.cpus_per_task)
+        tasks = cores * on_a_core if on_a_core else cores // -(-need.cpus_per_task // used)
+    else:
+        tasks = cores * used // need.cpus_per_task
+    if fine.per_socket:
+        tasks = min(tasks, fine.per_socket * kind.socket_count)
+    return tasks
+
+
+def _fine_cpus(need: Need, fine: Fine, kind: Kind, tasks: int, least: int) -> tuple[int, int]:
+    """Give the CPUs that are taken (of whole cores or sockets) and those among them that the job uses."""
+    used = min(fine.threads, kind.threads) if fine.threads else kind.threads
+    asked = need.cpus_per_task if need.overcommit else tasks * need.cpus_per_task
+    cores = -(-max(asked, least) // used)
+    if fine.per_core and not need.overcommit:
+        on_a_core = min(fine.per_core, used // need.cpus_per_task)
+        cores = max(cores, -(-tasks // on_a_core) if on_a_core else tasks * -(-need.cpus_per_task // used))
+    if fine.whole_sockets:
+        rounded = -(-cores // kind.socket_cores) * kind.socket_cores
+        cores = min(rounded, kind.cores) if cores <= kind.cores else rounded
+    return cores * kind.threads, cores * used
+
+
+def _with_cpu_columns(
+    need: Need, fine: Fine, kind: Kind, cpus: int, *, gpus: tuple[int, ...], asked_gpus: int
+) -> tuple[int, ...]:
+    """Add what the job takes of columns that count CPUs, on nodes of a kind that has them."""
+    if not (fine.cpu_columns or fine.open_column or fine.whole_gpus):
+        return gpus
+    found = list(gpus)
+    if fine.whole_gpus and not need.whole:
+        for columns, each in kind.shares:
+            for at in columns:
+                found[at] += asked_gpus * each
+    for at, times in fine.cpu_columns:
+        if kind.gpus[at]:
+            found[at] = cpus * times
+    if fine.open_column and kind.restricted:
+        with_gpus = kind.restricted.bit_count() * kind.threads if asked_gpus else 0
+        found[fine.open_column] = max(0, min(cpus, kind.cpus) - with_gpus)
+    return tuple(found)
 
 
 def share_vector(need: Need, gpus: int) -> tuple[int, ...]:
@@ -221,6 +350,87 @@ def share_vector(need: Need, gpus: int) -> tuple[int, ...]:
 def alone(need: Need) -> Need:
     """Give the same need with nodes of its own: how a job that shares with its own user only is planned ahead."""
     return replace(need, whole=True, user=False)
+
+
+def _default_cpus_per_gpu(settings: Settings, partition: PartitionSpec, request: Request) -> int:
+    """DefCpuPerGPU holds where neither CPUs of a task nor of a GPU were asked for."""
+    if request.cpus_per_task > 1 or (request.fine is not None and request.fine.one_cpu):
+        return 0
+    return partition.def_cpus_per_gpu or settings.def_cpus_per_gpu
+
+
+def _fine(fleet: Fleet, settings: Settings, partition: PartitionSpec, request: Request, whole: bool) -> Fine | None:
+    """Give the rules beyond plain counting; None when there are none."""
+    asked = request.fine or _NO_FINE
+    flags = settings.select_flags
+    per_core = asked.ntasks_per_core or (1 if "cr_one_task_per_core" in flags else 0)
+    rows = 0 if whole else rows_of(partition, request.oversubscribe)
+    columns: list[tuple[int, int]] = []
+    if partition.name in fleet.capped:
+        columns.append((fleet.column[f"cpus@{partition.name}"], 1))
+    for name, other in fleet.sharing.items():
+        times = 1 if rows and name == partition.name else other.oversubscribe_jobs
+        columns.append((fleet.column[f"rows@{name}"], times))
+    wanted = (*asked.gres, *asked.gres_per_task)
+    system = asked.core_spec
+    if asked.thread_spec >= 0:
+        threads_there = max((kind.threads for kind in fleet.kinds), default=1)
+        system = -(-asked.thread_spec // threads_there)
+    fine = Fine(
+        gres=asked.gres,
+        gres_task=asked.gres_per_task,
+        gres_each=_gres_vector(fleet, asked.gres),
+        gres_each_task=_gres_vector(fleet, asked.gres_per_task),
+        gpus_per_socket=_gpu_vector(fleet, asked.gpus_per_socket) if asked.gpus_per_socket else (),
+        sockets=asked.sockets_per_node,
+        cores_per_socket=asked.cores_per_socket,
+        threads=asked.threads_per_core,
+        per_core=per_core,
+        per_socket=asked.ntasks_per_socket,
+        cores_in_socket=asked.cores_in_socket,
+        socket_cpus=max(0, partition.max_cpus_per_socket),
+        system_cores=system,
+        whole_sockets=fleet.by_socket,
+        bind="enforce-binding" in asked.gres_flags
+        or ("enforce_binding_gres" in flags and "disable-binding" not in asked.gres_flags),
+        unbound="disable-binding" in asked.gres_flags,
+        one_task_a_gpu="one-task-per-sharing" in asked.gres_flags
+        or (
+            "one_task_per_sharing_gres" in flags
+            and not {"multiple-tasks-per-sharing", "allow-task-sharing"}.intersection(asked.gres_flags)
+        ),
+        many_gpus="multiple_sharing_gres_pj" in flags,
+        emptiest="ll_shared_gres" in flags,
+        rows=rows,
+        cpu_columns=tuple(columns),
+        open_column=fleet.column.get("open", 0),
+    )
+    if not any(one.name in SHARING for one in wanted):
+        fine = replace(fine, one_task_a_gpu=False, many_gpus=False, emptiest=False)
+    else:
+        fine = replace(fine, shares=1 + len(fleet.types))
+    if not (request.gpus_per_node or request.gpus or request.gpus_per_task or request.ntasks_per_gpu):
+        fine = replace(fine, bind=False, unbound=False)
+    elif any(kind.shares for kind in fleet.kinds):
+        fine = replace(fine, whole_gpus=True)
+    return None if fine == _PLAIN else fine
+
+
+_NO_FINE = FineRequest()
+_PLAIN = Fine()
+
+
+def _gres_vector(fleet: Fleet, wanted: tuple[GresRequest, ...]) -> tuple[int, ...]:
+    """Count by column what is used up; () when nothing is."""
+    if not wanted:
+        return ()
+    counts = [0] * fleet.width
+    for one in wanted:
+        names = [one.name, f"{one.name}:{one.type}"] if one.type else [one.name]
+        for name in names:
+            if name in fleet.column:
+                counts[fleet.column[name]] += one.count
+    return tuple(counts) if any(counts) else ()
 
 
 def _nodes_there(partition: PartitionSpec) -> int:
@@ -238,19 +448,21 @@ def _most_nodes(partition: PartitionSpec, nodes: int) -> int:
     return most
 
 
-def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> tuple[int, int, int]:
-    """Give memory for a node and for a CPU, and the CPUs of a task (which MaxMemPerCPU may raise)."""
+def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> tuple[int, int, int, int]:
+    """Give memory for a node, for a CPU and for a GPU, and the CPUs of a task (which MaxMemPerCPU may raise)."""
     most_node = _memory_max(settings, partition)
     most_cpu = partition.max_memory_per_cpu_mib or settings.max_memory_per_cpu_mib
     cpus_per_task = max(1, request.cpus_per_task)
     each, per_cpu, per_gpu = request.memory_per_node_mib, request.memory_per_cpu_mib, request.memory_per_gpu_mib
     if each < 0 and not per_cpu and not per_gpu:
-        each = partition.def_memory_per_node_mib
-        per_cpu = 0 if each else partition.def_memory_per_cpu_mib
-        if not each and not per_cpu:
-            each = settings.def_memory_per_node_mib
-            per_cpu = 0 if each else settings.def_memory_per_cpu_mib
-        if not each and not per_cpu:
+        with_gpus = request.gpus or request.gpus_per_node or request.gpus_per_task or request.ntasks_per_gpu
+        for source in (partition, settings):
+            each = source.def_memory_per_node_mib
+            per_gpu = source.def_memory_per_gpu_mib if with_gpus and not each else 0
+            per_cpu = 0 if each or per_gpu else source.def_memory_per_cpu_mib
+            if each or per_cpu or per_gpu:
+                break
+        else:
             each = ALL
     elif each == 0:
         each = ALL
@@ -262,7 +474,7 @@ def _memory(settings: Settings, partition: PartitionSpec, request: Request) -> t
         per_cpu = -(-per_cpu // factor)
     if most_node and each > most_node:
         raise _over_memory(partition, each, most_node)
-    return each, per_cpu, cpus_per_task
+    return each, per_cpu, per_gpu, cpus_per_task
 
 
 def _memory_max(settings: Settings, partition: PartitionSpec) -> int:
@@ -282,7 +494,9 @@ def _tasks_by_memory(
     request: Request,
     *,
     per_cpu_mib: int,
+    per_gpu_mib: int,
     cpus_per_task: int,
+    cpus_per_gpu: int,
     gpus_each: int,
 ) -> int:
     """Give how many tasks a node may have within MaxMemPerNode where memory is asked for by CPU; 0: no bound.
@@ -291,10 +505,10 @@ def _tasks_by_memory(
         Impossible: not one task, or not the CPUs or GPUs that each node must give.
     """
     most = _memory_max(settings, partition)
-    by_gpu = request.memory_per_gpu_mib * gpus_each
+    by_gpu = per_gpu_mib * gpus_each
     if not most or not (per_cpu_mib or by_gpu):
         return 0
-    least = per_cpu_mib * max(cpus_per_task, request.min_cpus, request.cpus_per_gpu * gpus_each) + by_gpu
+    least = per_cpu_mib * max(cpus_per_task, request.min_cpus, cpus_per_gpu * gpus_each) + by_gpu
     if least > most:
         raise _over_memory(partition, least, most)
     if not per_cpu_mib or request.overcommit:
@@ -305,8 +519,8 @@ def _tasks_by_memory(
 def _gpu_vector(fleet: Fleet, wanted: tuple[GpuRequest, ...]) -> tuple[int, ...]:
     """Count a request by column: any type, then each type that has a column."""
     if not wanted:
-        return (0,) * (1 + len(fleet.types))
-    counts = [0] * (1 + len(fleet.types))
+        return (0,) * fleet.width
+    counts = [0] * fleet.width
     for one in wanted:
         counts[0] += one.count
         if one.type in fleet.types:

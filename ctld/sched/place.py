@@ -1,23 +1,47 @@
-"""Concrete cores and GPUs for the nodes that were chosen, and what is left after each start of a pass."""
+"""Concrete cores and devices for the nodes that were chosen, and what is left after each start of a pass."""
 
 from __future__ import annotations
 
-from ctld.core import ranges
+from dataclasses import dataclass
+
+from ctld.core import devices, ranges
+from ctld.core.devices import Amounts
 from ctld.core.free import FreeTable
 from ctld.core.model import NodeShare, Ranges
 from ctld.core.state import State
+from ctld.sched.cores import fine_cores, take_cores
 from ctld.sched.demand import Demand
-from ctld.sched.fleet import Fleet, Kind, View, members
+from ctld.sched.fleet import Fleet, Kind, View
+from ctld.sched.gres import all_others, near_sockets, per_socket, take_gpus, take_others
+from ctld.sched.needs import Need, share_vector
 from ctld.sched.needs import amount as amount_of
-from ctld.sched.needs import share_vector
-from ctld.sched.select import Pick
+from ctld.sched.select import Pick, fits_on
+
+_NO_ROWS: dict[str, list[int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A share that is to be placed on a node."""
+
+    need: Need
+    partition: str
+    kind: Kind
+    node: int
+    tasks: int
+    count: int
+    """Cores."""
+    counts: tuple[int, ...]
+    """By column of the fleet."""
 
 
 class Scratch:
     """What is free while a pass goes on. The state's own table is never changed: its lists are copied at the first
     start."""
 
-    __slots__ = ("_copied", "cores", "fleet", "gpus", "guests", "owned", "owner", "state", "view")
+    __slots__ = (
+        "_copied", "cores", "fleet", "gpus", "guests", "more", "owned", "owner", "rows", "state", "view"
+    )  # fmt: skip
 
     def __init__(self, state: State, fleet: Fleet, view: View) -> None:
         free: FreeTable = state.free
@@ -27,6 +51,9 @@ class Scratch:
         """Changed by each start."""
         self.cores = free.cores
         self.gpus = free.gpus
+        self.more = free.more
+        self.rows: dict[int, dict[str, list[int]]] = {}
+        """Node -> what this pass changed of the state's table of watched partitions."""
         self.owner = free.owner
         self.owned = max(free.owner, default=-1) >= 0
         """Some node is kept for one user."""
@@ -35,8 +62,9 @@ class Scratch:
         self._copied = False
 
     def barred(self, demand: Demand, uid: int) -> int:
-        """Give the bitmap of nodes that belong to another user, or (for a job that shares with its own user only)
-        where another user has a job."""
+        """Give the bitmap of nodes that a job cannot have now for reasons that counts do not show: they belong to
+        another user; another user has a job there (for a job that shares with its own user only); or their free
+        cores and devices are not the right ones (where `demand.picky`)."""
         bits = 0
         if self.owned:
             for node, owner in enumerate(self.owner):
@@ -50,10 +78,24 @@ class Scratch:
                         uid
                     }:
                         bits |= 1 << node
+        if demand.picky:
+            bits |= self._misfits(demand, bits)
+        return bits
+
+    def _misfits(self, demand: Demand, barred: int) -> int:
+        """Give the nodes whose counts suffice for an even share, and whose cores and devices do not."""
+        bits = 0
+        share = demand.need.gpus_total[0] if demand.even else 1 if demand.need.gpus_total[0] else 0
+        for alternative in demand.alternatives:
+            for node in alternative.nodes:
+                if (barred | bits) >> node & 1 or not fits_on(demand, self.view, node):
+                    continue
+                if self._share(demand, (node, demand.tasks, share)) is None:
+                    bits |= 1 << node
         return bits
 
     def place(self, demand: Demand, picks: list[Pick], uid: int) -> tuple[NodeShare, ...] | None:
-        """Take the picked shares: give them with concrete cores and GPUs, None (and take nothing) when a node's
+        """Take the picked shares: give them with concrete cores and devices, None (and take nothing) when a node's
         bitmaps do not hold what its counts promise."""
         shares = self.draw(demand, picks)
         if shares is None:
@@ -63,6 +105,7 @@ class Scratch:
             self.cores = self.cores.copy()
             self.gpus = self.gpus.copy()
             self.owner = self.owner.copy()
+            self.more = self.more.copy()
         for share in shares:
             self._take(demand, share, uid)
         return shares
@@ -78,75 +121,179 @@ class Scratch:
         number = fleet.kind[node]
         kind = fleet.kinds[number]
         if demand.even and tasks == demand.tasks and gpus == need.gpus_total[0]:
-            cpus, memory, wanted = demand.amounts[number]
+            wanted = demand.amounts[number]
         else:
-            cpus, memory, wanted = amount_of(need, kind, tasks, share_vector(need, gpus))
+            wanted = amount_of(need, kind, tasks, share_vector(need, gpus))
+        if need.fine is not None or kind.gpu_cores or (need.whole and kind.whole):
+            spot = _Spot(need, demand.partition, kind, node, tasks, wanted[0] // kind.threads, wanted[2])
+            return self._fine_share(spot, wanted[1])
+        cpus, memory, counts = wanted
         count = kind.cores if need.whole else cpus // kind.threads
-        cores = take_cores(kind, self.cores[node], count)
+        cores = take_cores(kind, self.cores[node], count, block=fleet.block)
         if not cores:
             return None
         indexes: Ranges = ()
-        if wanted[0]:
-            bits = take_gpus(fleet, node, self.gpus[node], wanted)
+        if counts[0]:
+            bits = take_gpus(fleet, node, self.gpus[node], counts)
             if not bits:
                 return None
             indexes = ranges.from_bitmap(bits)
         return NodeShare(node, cpus, cores, memory if need.memory_counts else 0, indexes, tasks)
 
+    def _fine_share(self, spot: _Spot, memory: int) -> NodeShare | None:
+        """`_share` for jobs with rules about cores and devices, and for nodes whose GPUs are near some cores."""
+        need, kind, node, counts = spot.need, spot.kind, spot.node, spot.counts
+        fine = need.fine
+        found = self._row(spot)
+        if found is None:
+            return None
+        row, cores, gpus = found
+        if counts[0] and not gpus:
+            gpus = take_gpus(
+                self.fleet,
+                node,
+                self.gpus[node],
+                counts,
+                cores=0 if fine is not None and fine.unbound else cores,
+                taken=sum(kind.sockets) & ~self.cores[node],
+                near=fine is not None and fine.bind,
+            )
+            if not gpus:
+                return None
+        others = all_others(kind) if need.whole else ()
+        if fine is not None and (fine.gres or fine.gres_task) and (not need.whole or fine.shares):
+            free_gpus = self.gpus[node] & ~gpus
+            named = take_others(kind, fine, self.more[node], gpus=free_gpus, cores=cores, tasks=spot.tasks)
+            if named is None:
+                return None
+            others = tuple(one for one in named if not need.whole or one.name in devices.SHARING) + others
+        cpus = cores.bit_count() * kind.threads
+        memory = memory if need.memory_counts else 0
+        indexes = ranges.from_bitmap(gpus)
+        return NodeShare(node, cpus, ranges.from_bitmap(cores), memory, indexes, spot.tasks, others, row)
+
+    def _row(self, spot: _Spot) -> tuple[int, int, int] | None:
+        """Give the row that the job's cores are in (0: they are its own), the cores, and its GPUs where they follow
+        from the sockets; None when there are no such cores."""
+        fine = spot.need.fine
+        free = self.cores[spot.node]
+        if spot.counts[0] == 0 and spot.kind.restricted and fine is not None and fine.open_column:
+            free &= ~spot.kind.restricted
+        found = self._cores(spot, free)
+        if fine is None or not fine.rows:
+            return (0, *found) if found is not None else None
+        if found is not None:
+            return (1, *found)
+        rows = self.rows_on(spot.node).get(spot.partition, [0])
+        among = free
+        for row in rows[1:]:
+            among |= row
+        for place in range(1, fine.rows + 1):
+            mine = rows[place] if place < len(rows) else 0
+            found = self._cores(spot, among & ~mine)
+            if found is not None:
+                return (place, *found)
+        return None
+
+    def _cores(self, spot: _Spot, free: int) -> tuple[int, int] | None:
+        """Give cores out of `free`, and the GPUs where they follow from the sockets."""
+        need, kind, node, count, fleet = spot.need, spot.kind, spot.node, spot.count, self.fleet
+        fine = need.fine
+        if free.bit_count() < count or (need.whole and free.bit_count() < kind.cores):
+            return None
+        gpus = 0
+        if fine is not None and fine.gpus_per_socket:
+            gpus, free = per_socket(fleet, node, need, self.gpus[node], free)
+            if not gpus:
+                return None
+        elif spot.counts[0] and kind.gpu_cores and not (fine is not None and fine.unbound):
+            near = near_sockets(fleet, node, need, self.gpus[node], free, wanted=spot.counts, count=count)
+            if fine is not None and fine.bind and not near:
+                return None
+            free = near or free
+        if fine is not None:
+            used = self.rows_on(node).get(spot.partition, (0,))[0] if fine.socket_cpus else 0
+            bits = fine_cores(kind, need, free, count, spot.tasks, block=fleet.block or need.whole, used=used)
+        else:
+            bits = ranges.to_bitmap(take_cores(kind, free, count, block=fleet.block))
+        return (bits, gpus) if bits else None
+
+    def rows_on(self, node: int) -> dict[str, list[int]]:
+        """Give the cores of watched partitions on a node."""
+        found = self.rows.get(node)
+        if found is not None:
+            return found
+        return self.state.free.rows[node] if self.state.free.rows else _NO_ROWS
+
     def _take(self, demand: Demand, share: NodeShare, uid: int) -> None:
         node, view = share.node, self.view
         cores = share.cores
-        self.cores[node] &= ~(1 << cores[0] if len(cores) == 2 and cores[0] == cores[1] else ranges.to_bitmap(cores))
-        view.cpus[node] -= share.cpus
+        bits = 1 << cores[0] if len(cores) == 2 and cores[0] == cores[1] else ranges.to_bitmap(cores)
+        fleet = self.fleet
+        fresh = self.cores[node] & bits if share.row else bits
+        self.cores[node] &= ~bits
+        view.cpus[node] -= fresh.bit_count() * fleet.kinds[fleet.kind[node]].threads if share.row else share.cpus
         view.memory[node] -= share.memory_mib
-        if share.gpus:
-            bits = ranges.to_bitmap(share.gpus)
-            self.gpus[node] &= ~bits
-            for column, count in zip(view.gpus, self.fleet.gpu_counts(node, bits), strict=True):
-                column[node] -= count
+        if fleet.width > 1:
+            self._take_more(demand, share, bits)
+        elif share.gpus:
+            gpus = ranges.to_bitmap(share.gpus)
+            self.gpus[node] &= ~gpus
+            view.gpus[0][node] -= gpus.bit_count()
         if demand.need.user:
             self.owner[node] = uid
             self.owned = True
         self.guests.setdefault(node, set()).add(uid)
 
-
-def take_cores(kind: Kind, free: int, count: int) -> Ranges:
-    """Give `count` free cores: in one socket where they fit (the fullest such), else in as few as can be; lowest
-    numbers first. Empty when there are not so many."""
-    if count == 1 and len(kind.sockets) == 1:
-        if not free:
-            return ()
-        low = (free & -free).bit_length() - 1
-        return (low, low)
-    have = free.bit_count()
-    if have <= count:
-        return ranges.from_bitmap(free) if have == count else ()
-    if len(kind.sockets) == 1:
-        return ranges.first(ranges.from_bitmap(free), count)
-    rooms = [(free & socket, (free & socket).bit_count()) for socket in kind.sockets]
-    enough = [room for room in rooms if room[1] >= count]
-    if enough:
-        return ranges.first(ranges.from_bitmap(min(enough, key=lambda room: room[1])[0]), count)
-    taken = 0
-    for bits, size in sorted(rooms, key=lambda room: -room[1]):
-        taken |= bits if size <= count else ranges.lowest_bits(bits, count)
-        count -= min(size, count)
-        if not count:
-            break
-    return ranges.from_bitmap(taken)
+    def _take_more(self, demand: Demand, share: NodeShare, cores: int) -> None:
+        """Take devices and rows, and count the node anew."""
+        node, fleet = share.node, self.fleet
+        gpus = ranges.to_bitmap(share.gpus)
+        if share.gres:
+            table: Amounts = dict(self.more[node])
+            devices.take(table, share.gres)
+            self.more[node] = table
+            gpus |= devices.shared_gpus(share.gres)
+        self.gpus[node] &= ~gpus
+        if share.row or demand.partition in self.state.free.watched:
+            tables = {name: list(rows) for name, rows in self.rows_on(node).items()}
+            rows = tables.setdefault(demand.partition, [0])
+            rows[0] |= cores
+            if share.row:
+                rows.extend([0] * (share.row + 1 - len(rows)))
+                rows[share.row] |= cores
+            self.rows[node] = tables
+        counts = fleet.free_counts(
+            node, self.cores[node], self.gpus[node], more=self.more[node], rows=self.rows_on(node)
+        )
+        for column, count in zip(self.view.gpus, counts, strict=True):
+            column[node] = count
 
 
-def take_gpus(fleet: Fleet, node: int, free: int, wanted: tuple[int, ...]) -> int:
-    """Give the bitmap of the lowest free GPUs that make up `wanted` (by column of the fleet), 0 when they are too
-    few."""
-    taken = 0
-    if any(wanted[1:]):
-        types = fleet.kinds[fleet.kind[node]].gpu_types
-        for name, count in zip(fleet.types, wanted[1:], strict=True):
-            if count:
-                of_type = sum(1 << index for index in members(free) if types[index] == name)
-                taken |= ranges.lowest_bits(of_type, count)
-    missing = wanted[0] - taken.bit_count()
-    if missing > 0:
-        taken |= ranges.lowest_bits(free & ~taken, missing)
-    return taken if taken.bit_count() == wanted[0] else 0
+class _Empty(Scratch):
+    """The same choices on nodes of which nobody has anything."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.state = State()
+        self.fleet = fleet
+        self.cores = [sum(fleet.kinds[kind].sockets) for kind in fleet.kind]
+        self.gpus = [(1 << len(spec.gpus)) - 1 for spec in fleet.specs]
+        self.more = [fleet.kinds[kind].whole for kind in fleet.kind]
+        self.rows = {}
+
+
+def unfit(fleet: Fleet, demand: Demand) -> int:
+    """Give the nodes of a demand that is picky on which its smallest share cannot be had even when they are empty."""
+    empty = _Empty(fleet)
+    bits = 0
+    judged: dict[int, bool] = {}
+    share = 1 if demand.need.gpus_total[0] else 0
+    tasks, gpus = (1, share) if demand.need.uneven else (demand.tasks, demand.need.gpus_total[0])
+    for alternative in demand.alternatives:
+        for node in alternative.nodes:
+            kind = fleet.kind[node]
+            if kind not in judged:
+                judged[kind] = empty._share(demand, (node, tasks, gpus)) is None
+            if judged[kind]:
+                bits |= 1 << node
+    return bits

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ctld.core import ranges
 from ctld.core.apply.indexes import held_shares
 from ctld.core.model import UNLIMITED, Job
 from ctld.core.state import State
@@ -39,7 +38,7 @@ class Releases:
         self.fleet = fleet
         self._known: dict[int, tuple[Job, list[Row]]] = {}
         self._rows: list[Row] = []
-        self._columns: Ints = np.zeros((4 + 1 + len(fleet.types), 0), np.int64)
+        self._columns: Ints = np.zeros((4 + fleet.width, 0), np.int64)
         """For large fleets: end, node, CPUs, memory, GPUs by column; sorted by end."""
 
     def follow(self, state: State) -> None:
@@ -167,5 +166,5 @@ def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
     if job.kill is not None and not ended:
         end = min(end, job.kill.at + (0 if job.kill.now else state.settings.kill_wait_seconds))
     for share in held_shares(job):
-        gpus = fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
+        gpus = fleet.counts_of(share, job.alloc.partition)
         yield (end, share.node, share.cpus, share.memory_mib, gpus)

@@ -64,9 +64,16 @@ def _narrowed(scratch: Scratch, view: View, found: Barred) -> View:
     """Give a view without the cores and GPUs that are barred."""
     view = view.copy()
     for node, bits in found.cores.items():
-        free = (scratch.cores[node] & ~bits).bit_count() * cpus_per_core(scratch.fleet.specs[node])
+        left = scratch.cores[node] & ~bits
+        free = left.bit_count() * cpus_per_core(scratch.fleet.specs[node])
         view.cpus[node] = min(int(view.cpus[node]), free)
-        gpus = scratch.fleet.gpu_counts(node, scratch.gpus[node] & ~found.gpus.get(node, 0))
+        gpus = scratch.fleet.free_counts(
+            node,
+            left,
+            scratch.gpus[node] & ~found.gpus.get(node, 0),
+            more=scratch.more[node],
+            rows=scratch.rows_on(node),
+        )
         for column, count in zip(view.gpus, gpus, strict=True):
             column[node] = min(int(column[node]), count)
     return view

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctld.sched.demand import Alternative, Demand
 from ctld.sched.fleet import Ints, View
-from ctld.sched.needs import amount, share_vector
+from ctld.sched.needs import amount, share_vector, tasks_in
 
 if TYPE_CHECKING:  # `select` builds on this module.
     from ctld.sched.select import Pick
@@ -349,6 +349,8 @@ def capacities(
     most = min(most, need.tasks_cap) if need.tasks_cap else most
     if need.overcommit:
         tasks = np.full(len(indexes), most, np.int64)
+    elif need.fine is not None:
+        tasks = np.minimum(_fine_tasks(demand, alternative, cpus, view), most)
     else:
         tasks = np.minimum(cpus if need.cpus_per_task == 1 else cpus // need.cpus_per_task, most)
     top = gpus[0] if gpus else tasks
@@ -377,3 +379,21 @@ def capacities(
         return None
     nodes = indexes[keep].tolist()
     return dict(zip(nodes, tasks.tolist(), strict=True)), dict(zip(nodes, top.tolist(), strict=True))
+
+
+def _fine_tasks(demand: Demand, alternative: Alternative, cpus: Ints, view: View) -> Ints:
+    """Give for each node of an alternative the most tasks that CPUs and other resources of tasks allow, by the rules
+    of a job that is not plain."""
+    need, fleet = demand.need, demand.fleet
+    fine = need.fine
+    assert fine is not None
+    found = [
+        tasks_in(need, fleet.kinds[fleet.kind[node]], count)
+        for node, count in zip(alternative.nodes, cpus.tolist(), strict=True)
+    ]
+    tasks: Ints = np.array(found, np.int64)
+    for at, each in enumerate(fine.gres_each_task):
+        if each:
+            before = fine.gres_each[at] if fine.gres_each else 0
+            tasks = np.minimum(tasks, (np.asarray(view.gpus[at])[alternative.indexes] - before) // each)
+    return tasks

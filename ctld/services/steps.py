@@ -247,7 +247,7 @@ def _gpus_per_node(request: StepCreateRequest) -> int:
     if request.gres is not None:
         if request.gres.lower() == "none":
             return 0
-        return _total(parse_gres(request.gres, Settings()))
+        return _total(parse_gres(request.gres, Settings())[0])
     if request.gpus_per_node is not None:
         return _total(parse_gpus(request.gpus_per_node))
     return -1

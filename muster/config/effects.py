@@ -8,7 +8,8 @@ from __future__ import annotations
 
 _GLOBALS = """
 cluster_name controllers controller_ports state_dir slurmd_timeout_seconds auth_info
-disable_root_jobs scheduler_type scheduler_parameters select_type_parameters over_time_limit_minutes
+disable_root_jobs licenses def_cpus_per_gpu def_mem_per_gpu_mib allow_spec_resources scheduler_type
+scheduler_parameters select_type_parameters over_time_limit_minutes
 topology_parameters topology_plugin pack_weights
 enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib gres_types
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
@@ -23,13 +24,15 @@ preempt_type preempt_mode preempt_parameters preempt_exempt_time_seconds
 """
 _NODES = """
 names hostnames addrs ports cpus boards sockets sockets_per_board cores_per_socket threads_per_core real_memory_mib
-tmp_disk_mib weight features gres state reason
+tmp_disk_mib weight features gres state reason core_spec_count cpu_spec_list mem_spec_limit_mib
+restricted_cores_per_gpu
 """
 _PARTITIONS = """
 names nodes default state max_time_minutes default_time min_nodes max_nodes priority_tier
 priority_job_factor billing_weights qos
 allow_groups allow_accounts allow_qos deny_accounts deny_qos oversubscribe exclusive exclusive_user
-def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib root_only hidden disable_root_jobs
+def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib def_mem_per_gpu_mib
+def_cpus_per_gpu max_cpus_per_node max_cpus_per_socket root_only hidden disable_root_jobs
 topology default_topology lln
 preempt_mode grace_time_seconds
 """
@@ -52,6 +55,7 @@ OPTIONS = {
     ),
     "scheduler_parameters": frozenset(
         (
+            "allow_zero_lic",
             "assoc_limit_stop",
             "max_script_size",
             "max_switch_wait",
@@ -65,8 +69,10 @@ NODES = frozenset(_NODES.split())
 """Fields of NodeName lines."""
 PARTITIONS = frozenset(_PARTITIONS.split())
 """Fields of PartitionName lines."""
+GRES = frozenset(("nodes", "name", "type", "files", "multiple_files", "count", "cores", "links", "flags"))
+"""Fields of gres.conf. What it says is believed: devices are not looked for on the nodes yet."""
 NOT_YET: frozenset[str] = frozenset()
-"""Of files that are read and checked only: gres.conf, cgroup.conf, topology.conf."""
+"""Of files that are read and checked only: cgroup.conf, topology.conf."""
 NEUTRAL = frozenset((
     "no", "none", "off", "0", "normal", "basic", "flat", "builtin", "infinite", "unlimited", "cons_tres", "cons_res",
 ))  # fmt: skip

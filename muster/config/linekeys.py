@@ -49,7 +49,7 @@ NODE = Table(
         _k("CpuSpecList", "text", "cpu_spec_list", tier=2),
         _k("MemSpecLimit", "memory", "mem_spec_limit_mib"),
         _k("CpuBind", tier=2),
-        _k("RestrictedCoresPerGPU", tier=2),
+        _k("RestrictedCoresPerGPU", "number", "restricted_cores_per_gpu", high=65535, tier=2),
         _k("SuspendTime", tier=2),
         _k("Topology", tier=2),
         _k("Parameters", tier=2),
@@ -111,7 +111,7 @@ PARTITION = Table(
         _k("DefCpuPerGPU", "number", "def_cpus_per_gpu"),
         _k("JobDefaults", tier=2),
         _k("MaxCPUsPerNode", "number", "max_cpus_per_node", endless=True, tier=2),
-        _k("MaxCPUsPerSocket", tier=2),
+        _k("MaxCPUsPerSocket", "number", "max_cpus_per_socket", endless=True, tier=2),
         _k("LLN", "flag", "lln", tier=2),
         _k("SelectTypeParameters", tier=2),
         _k("OverTimeLimit", "number", "over_time_limit_minutes", high=SMALL, endless=True, tier=2),
@@ -152,7 +152,7 @@ GRES = Table(
         _k("Links", "text", "links"),
         _k("Flags", "flags", "flags", choices=GRES_FLAGS),
     ),
-    acted_on=effects.NOT_YET,
+    acted_on=effects.GRES,
 )
 
 SWITCH = Table(

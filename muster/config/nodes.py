@@ -203,6 +203,7 @@ class NodeLines:
             core_spec_count=core_spec,
             cpu_spec_list=spec_list,
             mem_spec_limit_mib=spec_memory,
+            restricted_cores_per_gpu=values.get("restricted_cores_per_gpu", 0),
             configured_by_cpus=not {"sockets", "sockets_per_board", "cores_per_socket", "threads_per_core"}
             & set(values),
         )
@@ -247,6 +248,7 @@ class NodeLines:
         """`name[:type][:no_consume]:count` items; the counts of equal name and type are added up."""
         found: dict[tuple[str, str], int] = {}
         typed: dict[str, bool] = {}
+        fixed: set[str] = set()
         for item in text.split(","):
             parts = [part for part in item.strip().split(":") if part]
             if not parts or parts == ["(null)"]:
@@ -254,7 +256,10 @@ class NodeLines:
             name, rest = parts[0], parts[1:]
             if "no_consume" in [part.lower() for part in rest]:
                 rest = [part for part in rest if part.lower() != "no_consume"]
-                self._problems.unused("Gres no_consume", place)
+                if name == "gpu":  # GPUs are told apart, and so always somebody's.
+                    self._problems.unused("Gres no_consume", place)
+                else:
+                    fixed.add(name)
             try:
                 # A last part that is no count is a type (such as the 1g.10gb of a MIG slice), and the count is 1.
                 count = read_count(rest[-1], _GRES_KEY) if rest else 1
@@ -278,7 +283,7 @@ class NodeLines:
                 )
                 continue
             found[name, kind] = found.get((name, kind), 0) + count
-        return tuple(Gres(name, kind, count) for (name, kind), count in found.items())
+        return tuple(Gres(name, kind, count, name in fixed) for (name, kind), count in found.items())
 
 
 def merged(defaults: dict[str, Given], given: dict[str, Given], key: str = "") -> dict[str, Given]:

@@ -23,6 +23,8 @@ class Gres(msgspec.Struct, frozen=True, gc=False):
     name: str
     type: str
     count: int
+    no_consume: bool = False
+    """Jobs need it and do not use it up."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -49,6 +51,7 @@ class NodeConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     core_spec_count: int = 0
     cpu_spec_list: tuple[int, ...] = ()
     mem_spec_limit_mib: int = 0
+    restricted_cores_per_gpu: int = 0
     configured_by_cpus: bool = False
     """Neither sockets, cores nor threads were given: the layout is a guess that registration may replace."""
 
@@ -95,6 +98,7 @@ class PartitionConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     max_mem_per_cpu_mib: int | None = None
     def_cpus_per_gpu: int | None = None
     max_cpus_per_node: int | None = None
+    max_cpus_per_socket: int | None = None
     over_time_limit_minutes: int | None = None
     """None: the cluster's; -1: unlimited."""
     lln: bool = False
@@ -266,6 +270,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     max_mem_per_cpu_mib: int
     def_cpus_per_gpu: int
     gres_types: tuple[str, ...]
+    allow_spec_resources: bool
     first_job_id: int
     max_job_id: int
     max_job_count: int

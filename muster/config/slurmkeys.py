@@ -247,7 +247,7 @@ _LAUNCH = (
     _k("VSizeFactor", "number", "0", 3, unit="percent", high=SECONDS_HIGH),
     _seconds("EioTimeout", "60", 2),
     _k("X11Parameters", tier=3),
-    _k("AllowSpecResourcesUsage", "flag", "no", 3),
+    _k("AllowSpecResourcesUsage", "flag", "no", 3, "allow_spec_resources"),
     _k("NodeFeaturesPlugins", tier=2),
     _k("SwitchType", tier=3),
     _k("SwitchParameters", tier=3),

@@ -834,6 +834,26 @@ class NodePart(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class GresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_NAME_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     CPUS_FIELD_NUMBER: _builtins.int
@@ -842,6 +862,7 @@ class NodePart(_message.Message):
     MEMORY_MIB_FIELD_NUMBER: _builtins.int
     RANKS_FIELD_NUMBER: _builtins.int
     JOB_GPUS_FIELD_NUMBER: _builtins.int
+    GRES_FIELD_NUMBER: _builtins.int
     node_name: _builtins.str
     node_id: _builtins.int
     """index in the job (batch) or step"""
@@ -861,7 +882,11 @@ class NodePart(_message.Message):
 
     @_builtins.property
     def job_gpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """flat ranges: all that the job has here"""
+        """flat ranges: all that the job has here, whole or in parts"""
+
+    @_builtins.property
+    def gres(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """other generic resources by name: how many (shard: how many shares)"""
 
     def __init__(
         self,
@@ -874,10 +899,11 @@ class NodePart(_message.Message):
         memory_mib: _builtins.int = ...,
         ranks: _abc.Iterable[_builtins.int] | None = ...,
         job_gpus: _abc.Iterable[_builtins.int] | None = ...,
+        gres: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "cpus", b"cpus", "gpus", b"gpus", "job_gpus", b"job_gpus", "memory_mib", b"memory_mib", "node_id", b"node_id", "node_name", b"node_name", "ranks", b"ranks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "cpus", b"cpus", "gpus", b"gpus", "gres", b"gres", "job_gpus", b"job_gpus", "memory_mib", b"memory_mib", "node_id", b"node_id", "node_name", b"node_name", "ranks", b"ranks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -173,6 +173,10 @@ def _gpus(launch: Launch, environment: Environment) -> None:
     for name in (b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL"):
         environment.pop(name, None)
     environment.pop(b"SLURM_GPUS_ON_NODE", None)
+    environment.pop(b"SLURM_SHARDS_ON_NODE", None)
+    shards = launch["gres"].get("shard", 0)
+    if shards:
+        environment[b"SLURM_SHARDS_ON_NODE"] = b"%d" % shards
     if gpus:
         shown = range(len(gpus)) if launch["local_gpu_numbers"] else gpus
         environment[b"CUDA_VISIBLE_DEVICES"] = ",".join(map(str, shown)).encode()

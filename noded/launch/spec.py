@@ -74,6 +74,8 @@ class Launch(TypedDict):
     """Global indexes that the step may use here."""
     job_gpus: list[int]
     """Global indexes of the whole job here."""
+    gres: dict[str, int]
+    """Other generic resources that the step may use here, by name."""
     local_gpu_numbers: bool
     """True: devices are constrained, so visible ones are numbered from 0."""
     ranks: list[int]

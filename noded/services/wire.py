@@ -46,6 +46,7 @@ def stepd_launch(message: node_pb2.Launch, environment: bytes, cgroup: str, arou
         cpus=here.cpus,
         gpus=members(here.gpus),
         job_gpus=members(here.job_gpus),
+        gres=dict(here.gres),
         # Devices are not fenced in this release, so their numbers are the machine's.
         local_gpu_numbers=False,
         ranks=members(here.ranks) or [0],

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from ctld.core import ranges
+from ctld.core import licenses, ranges
 from ctld.core.apply.charging import charge
 from ctld.core.deadlines import Deadlines
-from ctld.core.free import FreeTable, exclusive_mode
+from ctld.core.free import FreeTable, exclusive_mode, watched
 from ctld.core.limits.book import Book
 from ctld.core.limits.holding import holding
 from ctld.core.limits.load import Load
@@ -208,15 +208,17 @@ def _hold(state: State, old: Job | None, new: Job | None) -> None:
     keep = {share.node for share in set(after).intersection(before)} if before and after else ()
     if old is not None and before:
         kept_how, uid = mode(state, old), old.spec.uid
+        where = old.alloc.partition if old.alloc else ""
         for share in before:
             if share.node not in keep:
-                state.free.give(share, uid, kept_how)
+                state.free.give(share, uid, kept_how, where)
                 del state.node_jobs[share.node][old.id]
     if new is not None and after:
         kept_how, uid = mode(state, new), new.spec.uid
+        where = new.alloc.partition if new.alloc else ""
         for share in after:
             if share.node not in keep:
-                state.free.take(share, uid, kept_how)
+                state.free.take(share, uid, kept_how, where)
                 state.node_jobs[share.node][new.id] = None
 
 
@@ -247,6 +249,7 @@ def _depend(state: State, job_id: int, old: Job | None, new: Job | None) -> None
 
 
 def _count(state: State, old: Job | None, new: Job | None) -> None:
+    _license(state, old, new)
     old_size = size(old) if old else 0
     new_size = size(new) if new else 0
     if old_size != new_size:
@@ -336,6 +339,20 @@ def _weighs_the_same(old: Job | None, new: Job | None) -> bool:
     )
 
 
+def _license(state: State, old: Job | None, new: Job | None) -> None:
+    """Count what running jobs hold of licences; they keep them while they are suspended."""
+    before = old.alloc.licenses if old and old.alloc and PENDING < old.state <= SUSPENDED else ""
+    after = new.alloc.licenses if new and new.alloc and PENDING < new.state <= SUSPENDED else ""
+    if before == after:
+        return
+    used = state.free.licenses
+    for text, sign in ((before, -1), (after, 1)):
+        for name, count in licenses.held(text).items():
+            used[name] = used.get(name, 0) + sign * count
+            if not used[name]:
+                del used[name]
+
+
 def _add(counts: dict[int, int], key: int, amount: int) -> None:
     total = counts.get(key, 0) + amount
     if total:
@@ -356,7 +373,7 @@ def rebuild(state: State) -> None:
     state.partition_nodes = {partition.name: frozenset(partition.nodes) for partition in state.partitions.values()}
     state.free = FreeTable()
     state.free.version = table.version
-    state.free.reset(state.nodes)
+    state.free.reset(state.nodes, watched(state.partitions.values()))
     state.fitting = set()
     state.node_index = {node.spec.name: node.index for node in state.nodes}
     state.node_jobs = [{} for _ in state.nodes]

@@ -6,12 +6,13 @@ A refusal names what no node has, and the node that comes nearest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctld.core.decide.refusals import invalid
+from ctld.core.devices import SHARING, counted
 from ctld.core.features import choices, names
-from ctld.core.free import core_count, cpus_per_core
-from ctld.core.model import GpuRequest, NodeSpec, PartitionSpec, Request
+from ctld.core.free import core_count, cpus_per_core, selectable_cores, selectable_memory
+from ctld.core.model import FineRequest, GpuRequest, NodeSpec, PartitionSpec, Request
 from ctld.core.state import State
 from muster.errors import InvalidInput
 from muster.units import format_memory_mib
@@ -39,6 +40,9 @@ class Floor:
     memory_per_cpu_mib: int
     memory_per_gpu_mib: int
     tmp_mib: int
+    fine: FineRequest | None = None
+    many_gpus: bool = False
+    """Shares of GPUs may be of several GPUs."""
 
 
 def floor(request: Request, *, emptiest: bool = False) -> Floor:
@@ -66,6 +70,7 @@ def floor(request: Request, *, emptiest: bool = False) -> Floor:
         memory_per_cpu_mib=request.memory_per_cpu_mib,
         memory_per_gpu_mib=request.memory_per_gpu_mib,
         tmp_mib=request.tmp_mib,
+        fine=request.fine,
     )
 
 
@@ -79,15 +84,57 @@ def shortfalls(spec: NodeSpec, wanted: Floor) -> Iterator[tuple[str, str]]:
             yield "gpus", f"{have} {one.type + ' ' if one.type else ''}GPUs of {one.count}"
     cpus = max(wanted.min_cpus, wanted.cpus_per_gpu * gpu_count)
     whole = cpus_per_core(spec)
-    cpus = -(-cpus // whole) * whole
-    have_cpus = core_count(spec) * whole
+    cores = -(-cpus // whole)
+    if wanted.fine is not None:
+        yield from _fine_shortfalls(spec, wanted.fine, wanted.tasks, wanted.many_gpus)
+        cores = _fine_cores(wanted, cpus, whole)
+    cpus = cores * whole
+    have_cpus = selectable_cores(spec).bit_count() * whole
     if have_cpus < cpus:
         yield "cpus", f"{have_cpus} CPUs of {cpus}"
     memory = max(wanted.memory_mib, wanted.memory_per_cpu_mib * cpus, wanted.memory_per_gpu_mib * gpu_count)
-    if spec.memory_mib < memory:
-        yield "memory", f"{format_memory_mib(spec.memory_mib)} memory of {format_memory_mib(memory)}"
+    have_memory = selectable_memory(spec)
+    if have_memory < memory:
+        yield "memory", f"{format_memory_mib(have_memory)} memory of {format_memory_mib(memory)}"
     if spec.tmp_mib < wanted.tmp_mib:
         yield "tmp", f"{format_memory_mib(spec.tmp_mib)} temporary disk of {format_memory_mib(wanted.tmp_mib)}"
+
+
+def _fine_shortfalls(spec: NodeSpec, fine: FineRequest, tasks: int, many_gpus: bool) -> Iterator[tuple[str, str]]:
+    """Give what a node lacks of sockets, cores and threads that are named, and of devices other than GPUs."""
+    cores = core_count(spec)
+    flat = spec.sockets * spec.cores_per_socket != cores  # CPUs= alone: one socket of all cores.
+    sockets, in_socket = (1, cores) if flat else (spec.sockets, spec.cores_per_socket)
+    if sockets < fine.sockets_per_node:
+        yield "sockets", f"{sockets} sockets of {fine.sockets_per_node}"
+    if in_socket < fine.cores_per_socket:
+        yield "cores", f"{in_socket} cores in a socket of {fine.cores_per_socket}"
+    if cpus_per_core(spec) < fine.threads_per_core:
+        yield "threads", f"{cpus_per_core(spec)} threads in a core of {fine.threads_per_core}"
+    if fine.core_spec >= cores:
+        yield "cpus", f"{cores} cores, all of which --core-spec={fine.core_spec} leaves to the system"
+    if fine.ntasks_per_socket and tasks > fine.ntasks_per_socket * sockets:
+        yield "sockets", f"{sockets} sockets for {tasks} tasks with {fine.ntasks_per_socket} on each"
+    for wanted, times in [(one, 1) for one in fine.gres] + [(one, tasks) for one in fine.gres_per_task]:
+        have = counted(spec, wanted.name, wanted.type)
+        if wanted.name in SHARING and not many_gpus and "one-task-per-sharing" not in fine.gres_flags:
+            have = max((one.each for one in spec.devices if one.name == wanted.name), default=0)
+        if have < wanted.count * times:
+            kind = f":{wanted.type}" if wanted.type else ""
+            yield "gres", f"{have} {wanted.name}{kind} of {wanted.count * times}"
+
+
+def _fine_cores(wanted: Floor, cpus: int, threads: int) -> int:
+    """Give the cores that so many CPUs are, where a job does not use all threads or keeps tasks apart."""
+    fine = wanted.fine
+    assert fine is not None
+    used = min(fine.threads_per_core, threads) if fine.threads_per_core else threads
+    cores = -(-cpus // used)
+    if fine.ntasks_per_core:
+        on_a_core = min(fine.ntasks_per_core, used // wanted.cpus_per_task)
+        by_tasks = -(-wanted.tasks // on_a_core) if on_a_core else wanted.tasks * -(-wanted.cpus_per_task // used)
+        cores = max(cores, by_tasks)
+    return cores
 
 
 def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec]) -> None:
@@ -112,7 +159,7 @@ def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec
 
 
 def _check_can_run(state: State, request: Request, partitions: Sequence[PartitionSpec]) -> None:
-    wanted = floor(request)
+    wanted = replace(floor(request), many_gpus="multiple_sharing_gres_pj" in state.settings.select_flags)
     _check_nodes(state, request)
     allowed = _allowed(state, request)
     problem: InvalidInput | None = None
@@ -148,6 +195,10 @@ class Inventory:
                 spec.memory_mib,
                 spec.tmp_mib,
                 spec.gpus,
+                spec.devices,
+                spec.core_spec_count,
+                spec.cpu_spec_list,
+                spec.memory_spec_mib,
             )
             first, bits = kinds.get(key, (spec, 0))
             kinds[key] = (first, bits | 1 << index)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctld.core import ranges
+from ctld.core import devices, licenses, ranges
 from ctld.core.apply.indexes import startable
 from ctld.core.booked import Promises, Room
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.numbering import JobIds
 from ctld.core.decide.preempt import preemptions
+from ctld.core.devices import rows_of
 from ctld.core.events import Event, JobStarted
-from ctld.core.free import exclusive_mode
+from ctld.core.free import cpus_per_core, exclusive_mode
 from ctld.core.holds import FOREVER, allows
 from ctld.core.limits.gate import Gate
-from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, Ranges, Request
+from ctld.core.model import UNLIMITED, Allocation, FineRequest, Job, NodeShare, PartitionSpec, Ranges, Request
 from ctld.core.plan import Start
 from ctld.core.record import requested_size
 from ctld.core.state import State
@@ -54,7 +55,7 @@ _NOTHING = Room(0, 0, 0, 0)
 class _Node:
     """What is left of one node behind the starts of this plan."""
 
-    __slots__ = ("cores", "cpus", "gpus", "memory", "planned_uids")
+    __slots__ = ("cores", "cpus", "gpus", "memory", "more", "planned_uids", "rows", "threads", "whole")
 
     def __init__(self, state: State, node: int) -> None:
         free = state.free
@@ -62,23 +63,68 @@ class _Node:
         self.cores = free.cores[node]
         self.memory = int(free.memory[node])
         self.gpus = free.gpus[node]
+        self.more = free.more[node]
+        self.whole = free.whole[node]
+        self.threads = cpus_per_core(state.nodes[node].spec)
+        self.rows = {name: list(rows) for name, rows in free.rows[node].items()} if free.rows else {}
+        """Cores of watched partitions (`FreeTable.rows`)."""
         self.planned_uids: set[int] = set()
         """Owners of the jobs that this plan starts there."""
 
-    def fits(self, share: NodeShare, memory_counts: bool, kept: Room) -> bool:
+    def fits(
+        self, share: NodeShare, memory_counts: bool, kept: Room, *, partition: PartitionSpec, most_rows: int
+    ) -> bool:
+        """Check a share beside what is kept for others.
+
+        Args:
+            most_rows: jobs of the partition that may have the same cores; 0: the job shares none.
+        """
         cores, gpus = ranges.to_bitmap(share.cores), ranges.to_bitmap(share.gpus)
+        if share.row:
+            if share.row > most_rows or cores & self._among(partition.name, share.row) != cores:
+                return False
+        elif not share.cpus <= self.cpus or cores & self.cores != cores:
+            return False
         return (
-            0 < share.cpus <= self.cpus
-            and cores & self.cores & ~kept.cores == cores
+            share.cpus > 0
+            and not cores & kept.cores
             and gpus & self.gpus & ~kept.gpus == gpus
             and (share.memory_mib <= self.memory - kept.memory_mib or not memory_counts)
+            and (not share.gres or devices.holds(self.more, self.whole, self.gpus & ~gpus, share.gres))
+            and self._within_bounds(cores, partition)
         )
 
-    def take(self, share: NodeShare, uid: int) -> None:
-        self.cpus -= share.cpus
-        self.cores &= ~ranges.to_bitmap(share.cores)
+    def _among(self, name: str, row: int) -> int:
+        """Give the cores that a job may have in a row: nobody's, or those of other rows."""
+        rows = self.rows.get(name, [0])
+        among = self.cores
+        for other in rows[1:]:
+            among |= other
+        return among & ~rows[row] if row < len(rows) else among
+
+    def _within_bounds(self, cores: int, partition: PartitionSpec) -> bool:
+        """Check MaxCPUsPerNode; of a socket's bound the pass takes care, as it moves nothing that others need."""
+        if partition.max_cpus_per_node == UNLIMITED:
+            return True
+        used = self.rows.get(partition.name, [0])[0] | cores
+        return used.bit_count() * self.threads <= partition.max_cpus_per_node
+
+    def take(self, share: NodeShare, uid: int, partition: str, watched: bool) -> None:
+        cores = ranges.to_bitmap(share.cores)
+        self.cpus -= (cores & self.cores).bit_count() * self.threads if share.row else share.cpus
+        self.cores &= ~cores
         self.memory -= share.memory_mib
         self.gpus &= ~ranges.to_bitmap(share.gpus)
+        if share.gres:
+            self.more = dict(self.more)
+            devices.take(self.more, share.gres)
+            self.gpus &= ~devices.shared_gpus(share.gres)
+        if share.row or watched:
+            rows = self.rows.setdefault(partition, [0])
+            rows[0] |= cores
+            rows.extend([0] * (share.row + 1 - len(rows)))
+            if share.row:
+                rows[share.row] |= cores
         self.planned_uids.add(uid)
 
 
@@ -97,6 +143,8 @@ class _View:
         self._array_starts: dict[int, int] = {}
         self._usable: dict[int, bool] = {}
         self._promises = Promises(state) if state.booked or state.suspended else None
+        self._licenses: dict[str, int] = {}
+        """Licences that the plan's earlier starts hold."""
 
     def start(self, start: Start, at: UnixTime) -> JobStarted | None:
         """Check one start and take its resources off; None when it cannot be any more."""
@@ -106,12 +154,16 @@ class _View:
         job, partition = found
         if not self._fits(job, start.shares, partition):
             return None
+        if job.spec.request.licenses and not self._licensed(job.spec.request.licenses, start.licenses):
+            return None
         limit = run_limit_seconds(job, partition)
         end = at + limit if limit >= 0 else FOREVER
         if not allows(self._state, job, start, at, end):
             return None
         self._gate.took(job, partition.name, start.shares, limit)
         self._take(job, start.shares, partition)
+        for name, count in licenses.held(start.licenses).items():
+            self._licenses[name] = self._licenses.get(name, 0) + count
         array_job_id, job_id = 0, job.id
         if start.task_id != NO_TASK:
             array_job_id = job.array_job_id
@@ -123,7 +175,13 @@ class _View:
         return JobStarted(
             at=at,
             job_id=job_id,
-            alloc=Allocation(start.partition, start.shares, start.planned_by, start.reservation),
+            alloc=Allocation(
+                partition=start.partition,
+                shares=start.shares,
+                planned_by=start.planned_by,
+                reservation=start.reservation,
+                licenses=start.licenses if job.spec.request.licenses else "",
+            ),
             limit_seconds=limit,
             array_job_id=array_job_id,
             task_id=start.task_id,
@@ -167,6 +225,7 @@ class _View:
             return False
         mode = exclusive_mode(job.spec.request.exclusive, partition)
         members = self._members_of(partition)
+        most_rows = 0 if mode == "node" else rows_of(partition, job.spec.request.oversubscribe)
         before = -1
         for share in shares:
             if share.node <= before or share.node not in members or not self._is_usable(share.node):
@@ -174,7 +233,9 @@ class _View:
             before = share.node
             node = self._node(share.node)
             kept = self._promises.kept(share.node, job.id) if self._promises is not None else _NOTHING
-            if not node.fits(share, self._state.settings.memory_consumable, kept):
+            if not node.fits(
+                share, self._state.settings.memory_consumable, kept, partition=partition, most_rows=most_rows
+            ):
                 return False
             if mode == "node" and (node.planned_uids or self._is_shared(share.node)):
                 return False
@@ -211,6 +272,17 @@ class _View:
         owner = self._owners.get(node, -1)
         return not (mode == "user" or owner != -1) or uids <= {job.spec.uid}
 
+    def _licensed(self, wanted: str, given: str) -> bool:
+        """Check that the licences are one of the alternatives asked for, and there."""
+        there, used = self._state.settings.licenses, self._state.free.licenses
+        holds = licenses.held(given)
+        if not any(dict(one) == holds for one in licenses.wanted_of(wanted)):
+            return False
+        return all(
+            used.get(name, 0) + self._licenses.get(name, 0) + count <= there.get(name, 0)
+            for name, count in holds.items()
+        )
+
     def _members_of(self, partition: PartitionSpec) -> frozenset[int]:
         known = self._state.partition_nodes.get(partition.name)
         return known if known is not None else frozenset(partition.nodes)
@@ -235,7 +307,8 @@ class _View:
     def _take(self, job: Job, shares: Sequence[NodeShare], partition: PartitionSpec) -> None:
         mode = exclusive_mode(job.spec.request.exclusive, partition)
         for share in shares:
-            self._node(share.node).take(share, job.spec.uid)
+            watched = partition.name in self._state.free.watched
+            self._node(share.node).take(share, job.spec.uid, partition.name, watched)
             if mode == "user":
                 self._owners[share.node] = job.spec.uid
 
@@ -276,4 +349,17 @@ def satisfies(request: Request, shares: Sequence[NodeShare], memory_counts: bool
             return False
         if memory_counts and request.memory_per_node_mib > 0 and share.memory_mib < request.memory_per_node_mib:
             return False
+        if request.fine is not None and not _has_gres(request.fine, share):
+            return False
     return gpus >= sum(part.count for part in request.gpus)
+
+
+def _has_gres(fine: FineRequest, share: NodeShare) -> bool:
+    """Tell whether a share has the other generic resources that were asked for. Those that are not used up are in no
+    share, and a whole node has what there is."""
+    for wanted, times in [(one, 1) for one in fine.gres] + [(one, share.tasks) for one in fine.gres_per_task]:
+        mine = [one for one in share.gres if one.name == wanted.name]
+        have = sum(one.count for one in mine if wanted.type in ("", one.type))
+        if mine and have < wanted.count * times:
+            return False
+    return True

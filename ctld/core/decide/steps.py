@@ -221,7 +221,8 @@ def _share(place: Place, request: StepRequest, tasks: int, cpus_per_task: int, e
     if request.gpus_per_node >= 0:
         gpus = ranges.from_bitmap(ranges.lowest_bits(place.free_gpus(request.overlap), request.gpus_per_node))
     memory = min(request.memory_mib or share.memory_mib, share.memory_mib) if share.memory_mib else request.memory_mib
-    return NodeShare(node=share.node, cpus=cpus, cores=cores, memory_mib=memory, gpus=gpus, tasks=tasks)
+    gres = share.gres if request.gpus_per_node < 0 else ()
+    return NodeShare(share.node, cpus, cores, memory, gpus, tasks, gres)
 
 
 # ---- ending ----------------------------------------------------------------------------------------------------

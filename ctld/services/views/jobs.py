@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ctld.core import ranges, record
 from ctld.core.decide.clauses import dependency_text
 from ctld.core.free import exclusive_mode
-from ctld.core.model import UNLIMITED, GpuRequest, Job, NodeShare, Request
+from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, GresShare, Job, NodeShare, Request
 from ctld.core.plan import Wait
 from ctld.core.state import State
 from muster import hostlist, patterns
@@ -23,6 +23,7 @@ from muster.tres import format_tres
 Value = int | str | None
 Field = Callable[["JobView", Job], Value]
 
+_PLAIN = FineRequest()
 PENDING = int(JobState.PENDING)
 RUNNING = int(JobState.RUNNING)
 SUSPENDED = int(JobState.SUSPENDED)
@@ -280,6 +281,53 @@ def gpu_text(parts: Sequence[GpuRequest], sign: str = ":") -> str | None:
     return ",".join(f"gres/gpu{':' + part.type if part.type else ''}{sign}{part.count}" for part in parts) or None
 
 
+def gres_texts(parts: Sequence[GresRequest], sign: str = ":") -> list[str]:
+    """Other generic resources asked for: `gres/nic:2`, `gres/shard:a100:4`."""
+    return [f"gres/{part.name}{':' + part.type if part.type else ''}{sign}{part.count}" for part in parts]
+
+
+def _per_node(view: JobView, job: Job) -> Value:
+    request = job.spec.request
+    fine = request.fine
+    gpus = gpu_text(request.gpus_per_node) if fine is None or not fine.gpus_per_socket else None
+    texts = gres_texts(fine.gres) if fine is not None else []
+    return ",".join([gpus, *texts] if gpus else texts) or None
+
+
+def _asked(job: Job) -> FineRequest:
+    return job.spec.request.fine or _PLAIN
+
+
+def _any(number: int) -> str:
+    return str(number) if number else "*"
+
+
+def _core_spec(view: JobView, job: Job) -> Value:
+    """`CoreSpec=*`, `CoreSpec=2` or `ThreadSpec=4`."""
+    fine = _asked(job)
+    if fine.thread_spec >= 0:
+        return f"ThreadSpec={fine.thread_spec}"
+    return f"CoreSpec={fine.core_spec if fine.core_spec >= 0 else '*'}"
+
+
+def _layout(view: JobView, job: Job) -> Value:
+    """Sockets of a node, and what ReqB:S:C:T and NtasksPerN:B:S:C say."""
+    fine, each = _asked(job), job.spec.request.ntasks_per_node
+    sockets = _any(fine.sockets_per_node) if fine.sockets_per_node else "0"
+    cores = _any(fine.cores_per_socket) if fine.cores_per_socket else "*"
+    board = f"0:{sockets}:{cores}:{_any(fine.threads_per_core)}"
+    tasks = f"{each}:0:{_any(fine.ntasks_per_socket)}:{_any(fine.ntasks_per_core)}"
+    return f"{_any(fine.sockets_per_node)} {board} {tasks}"
+
+
+def _licenses(view: JobView, job: Job) -> Value:
+    return job.spec.request.licenses or None
+
+
+def _gres_flags(view: JobView, job: Job) -> Value:
+    return ",".join(_asked(job).gres_flags) or None
+
+
 def _per_task(view: JobView, job: Job) -> Value:
     request = job.spec.request
     texts = []
@@ -288,6 +336,8 @@ def _per_task(view: JobView, job: Job) -> Value:
     gpus = gpu_text(request.gpus_per_task, "=")
     if gpus:
         texts.append(gpus)
+    if request.fine is not None:
+        texts += gres_texts(request.fine.gres_per_task, "=")
     return ",".join(texts) or None
 
 
@@ -313,7 +363,8 @@ def _gres_detail(view: JobView, job: Job) -> Value:
         cpus = ranges.from_ints(
             core * threads + thread for core in ranges.numbers(share.cores) for thread in range(threads)
         )
-        text = f"CPU_IDs={_range_text(cpus)} Mem={share.memory_mib} GRES={used_gpus(spec.gpus, share.gpus)}"
+        devices = ",".join(text for text in (used_gpus(spec.gpus, share.gpus), used_gres(share.gres)) if text)
+        text = f"CPU_IDs={_range_text(cpus)} Mem={share.memory_mib} GRES={devices}"
         groups.setdefault(text, []).append(spec.name)
     return "\n".join(f"Nodes={hostlist.compress(names)} {text}" for text, names in groups.items())
 
@@ -329,6 +380,20 @@ def used_gpus(types: Sequence[str], gpus: tuple[int, ...]) -> str:
     )
 
 
+def used_gres(shares: Sequence[GresShare]) -> str:
+    """`nic:2(IDX:0-1)`, `bandwidth:4`, and of shards on which GPU each is: `shard:a100:6(IDX:0,1)`."""
+    counts: dict[str, int] = {}
+    indices: dict[str, tuple[int, ...]] = {}
+    for one in shares:
+        head = f"{one.name}:{one.type}" if one.type else one.name
+        counts[head] = counts.get(head, 0) + one.count
+        indices[head] = ranges.union(indices.get(head, ()), one.indices)
+    return ",".join(
+        f"{head}:{count}(IDX:{_range_text(indices[head])})" if indices[head] else f"{head}:{count}"
+        for head, count in counts.items()
+    )
+
+
 def _range_text(flat: tuple[int, ...]) -> str:
     pairs = zip(flat[::2], flat[1::2], strict=True)
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs)
@@ -341,7 +406,13 @@ def _job_gres(view: JobView, job: Job) -> Value:
         for gpu in ranges.numbers(share.gpus):
             kind = types[gpu] if gpu < len(types) else ""
             counts[kind] = counts.get(kind, 0) + 1
-    return ",".join(f"gpu{':' + kind if kind else ''}:{count}" for kind, count in counts.items()) or None
+    others: dict[str, int] = {}
+    for share in view.shares(job):
+        for one in share.gres:
+            head = f"{one.name}:{one.type}" if one.type else one.name
+            others[head] = others.get(head, 0) + one.count
+    texts = [f"gpu{':' + kind if kind else ''}:{count}" for kind, count in counts.items()]
+    return ",".join([*texts, *(f"{head}:{count}" for head, count in others.items())]) or None
 
 
 def _planned_nodes(view: JobView, job: Job) -> Value:
@@ -370,6 +441,7 @@ FIELDS: dict[str, Field] = {
     "cluster": lambda view, job: view.state.settings.cluster,
     "command": _command,
     "comment": lambda view, job: job.spec.comment or None,
+    "core_spec": _core_spec,
     "cpus": lambda view, job: view.cpus(job),
     "cpus_per_tres": lambda view, job: _per_gpu(job.spec.request.cpus_per_gpu),
     "cpus_per_task": lambda view, job: job.spec.request.cpus_per_task,
@@ -385,6 +457,7 @@ FIELDS: dict[str, Field] = {
     "features": lambda view, job: job.spec.request.constraint or None,
     "gid": lambda view, job: job.spec.gid,
     "gres_detail": _gres_detail,
+    "gres_flags": _gres_flags,
     "group": lambda view, job: job.spec.group,
     "id": listed_id,
     "id_sort": lambda view, job: (job.array_job_id or job.id) << 32 | (job.array_task_id + 1),
@@ -392,7 +465,10 @@ FIELDS: dict[str, Field] = {
     "job_id": lambda view, job: job.id,
     "kill_invalid_depend": lambda view, job: int(job.spec.kill_invalid_depend),
     "least_cpus": _least_cpus,
+    "layout": _layout,
     "left": lambda view, job: view.left(job),
+    "licenses": _licenses,
+    "licenses_alloc": lambda view, job: (job.alloc.licenses or None) if job.alloc is not None else None,
     "limit": lambda view, job: job.limit_seconds,
     "memory": lambda view, job: view.memory(job)[1],
     "memory_by": lambda view, job: view.memory(job)[0],
@@ -440,7 +516,8 @@ FIELDS: dict[str, Field] = {
     "tmp": lambda view, job: job.spec.request.tmp_mib,
     "tres": lambda view, job: _allocated_tres(view, job) or _requested_tres(view, job),
     "tres_per_job": lambda view, job: gpu_text(job.spec.request.gpus),
-    "tres_per_node": lambda view, job: gpu_text(job.spec.request.gpus_per_node),
+    "tres_per_node": _per_node,
+    "tres_per_socket": lambda view, job: gpu_text(_asked(job).gpus_per_socket),
     "tres_per_task": _per_task,
     "uid": lambda view, job: job.spec.uid,
     "used": lambda view, job: view.used(job),

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ctld.core import ranges, record
-from ctld.core.model import Node
+from ctld.core.devices import in_parts, size
+from ctld.core.free import cpus_per_core, reserved_cores, selectable_cpus, selectable_memory
+from ctld.core.model import Device, Node
 from ctld.core.state import State
 from ctld.services.views.jobs import Value, used_gpus
 from muster.ids import UnixTime
@@ -83,7 +85,7 @@ class NodeView:
 
     def allocated_cpus(self, node: Node) -> int:
         """CPUs that jobs hold."""
-        return max(0, node.spec.cpus - int(self.state.free.cpus[node.index]))
+        return max(0, selectable_cpus(node.spec) - int(self.state.free.cpus[node.index]))
 
     def _judge(self, node: Node) -> tuple[int, int]:
         if node.spec.state == "FUTURE":
@@ -176,10 +178,31 @@ def gres_text(types: tuple[str, ...]) -> str:
     return ",".join(f"gpu{':' + kind if kind else ''}:{count}" for kind, count in counts.items())
 
 
+def _others_text(devices: tuple[Device, ...]) -> str:
+    """Other generic resources of a node: `shard:a100:32`, `nic:2`, `bandwidth:no_consume:4`."""
+    counts: dict[str, int] = {}
+    for one in devices:
+        if one.name != "gpu":
+            head = f"{one.name}:{one.type}" if one.type else one.name
+            head += ":no_consume" if one.no_consume else ""
+            counts[head] = counts.get(head, 0) + size(one)
+    return ",".join(f"{head}:{count}" for head, count in counts.items())
+
+
+def _gres(view: NodeView, node: Node) -> Value:
+    texts = (gres_text(node.spec.gpus), _others_text(node.spec.devices))
+    return ",".join(text for text in texts if text) or None
+
+
 def configured_tres(node: Node, *, with_node: bool = False) -> dict[str, int]:
     """What a node has, as amounts: CfgTRES=."""
     spec = node.spec
-    amounts = {"cpu": spec.cpus, "mem": spec.memory_mib, "billing": spec.cpus, "gres/gpu": len(spec.gpus)}
+    cpus = selectable_cpus(spec)
+    amounts = {"cpu": cpus, "mem": selectable_memory(spec), "billing": cpus, "gres/gpu": len(spec.gpus)}
+    for one in spec.devices:
+        if one.name != "gpu":
+            for name in (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",):
+                amounts[name] = amounts.get(name, 0) + size(one)
     if with_node:
         amounts["node"] = 1
     for kind in spec.gpus:
@@ -206,19 +229,56 @@ def _allocated_tres(view: NodeView, node: Node) -> Value:
 
 def _taken_gpus(view: NodeView, node: Node) -> tuple[int, ...]:
     every = (1 << len(node.spec.gpus)) - 1
-    return ranges.from_bitmap(every & ~view.state.free.gpus[node.index])
+    free = view.state.free
+    parts = sum(
+        1 << gpu for gpu in range(len(node.spec.gpus)) if in_parts(free.more[node.index], free.whole[node.index], gpu)
+    )
+    return ranges.from_bitmap(every & ~free.gpus[node.index] & ~parts)
 
 
 def _gres_used(view: NodeView, node: Node) -> Value:
     """`gpu:a100:2(IDX:0-1)`; all types are named, with 0 and IDX:N/A where none is used."""
     types = node.spec.gpus
+    others = _others_used(view, node)
     if not types:
-        return None
+        return others or None
     used = used_gpus(types, _taken_gpus(view, node)).split("),")
     texts = [text if text.endswith(")") or not text else f"{text})" for text in used]
     by_head = {text.partition("(")[0].rpartition(":")[0]: text for text in texts if text}
     heads = [f"gpu:{kind}" if kind else "gpu" for kind in dict.fromkeys(types)]
-    return ",".join(by_head.get(head, f"{head}:0(IDX:N/A)") for head in heads)
+    gpus = ",".join(by_head.get(head, f"{head}:0(IDX:N/A)") for head in heads)
+    return f"{gpus},{others}" if others else gpus
+
+
+def _others_used(view: NodeView, node: Node) -> str:
+    """`nic:1(IDX:0),shard:a100:3(3/8,0/8)`: of what is told apart the indexes, of shards how many on each GPU."""
+    left, whole = view.state.free.more[node.index], view.state.free.whole[node.index]
+    texts: dict[str, list[tuple[Device, int]]] = {}
+    for one in node.spec.devices:
+        if one.name == "gpu" or one.no_consume:
+            continue
+        head = f"{one.name}:{one.type}" if one.type else one.name
+        mine = texts.setdefault(head, [])
+        if one.each:
+            for gpu in range(one.first, one.first + one.count):
+                mine.append((one, whole[f"{one.name}@{gpu}"] - left[f"{one.name}@{gpu}"]))
+        elif one.first >= 0:
+            mine.append((one, ((1 << one.count) - 1) << one.first & ~left[one.name]))
+        else:
+            mine.append((one, one.count - left[f"{one.name}:{one.type}"]))
+    return ",".join(f"{head}:{_use_text(parts)}" for head, parts in texts.items())
+
+
+def _use_text(parts: list[tuple[Device, int]]) -> str:
+    first = parts[0][0]
+    if first.each:
+        return f"{sum(used for _, used in parts)}({','.join(f'{used}/{one.each}' for one, used in parts)})"
+    if first.first < 0:
+        return str(sum(used for _, used in parts))
+    bits = sum(used for _, used in parts)
+    flat = ranges.from_bitmap(bits)
+    runs = [str(low) if low == high else f"{low}-{high}" for low, high in zip(flat[::2], flat[1::2], strict=True)]
+    return f"{bits.bit_count()}(IDX:{','.join(runs) or 'N/A'})"
 
 
 def _load(view: NodeView, node: Node) -> Value:
@@ -234,11 +294,11 @@ def _free_memory(view: NodeView, node: Node) -> Value:
 def _allocated_memory(view: NodeView, node: Node) -> Value:
     if not view.state.settings.memory_consumable:
         return 0
-    return max(0, node.spec.memory_mib - int(view.state.free.memory[node.index]))
+    return max(0, selectable_memory(node.spec) - int(view.state.free.memory[node.index]))
 
 
 def _idle_cpus(view: NodeView, node: Node) -> int:
-    return node.spec.cpus - view.allocated_cpus(node)
+    return selectable_cpus(node.spec) - view.allocated_cpus(node)
 
 
 def _partitions(view: NodeView, node: Node) -> Value:
@@ -279,6 +339,15 @@ def _owner(view: NodeView, node: Node) -> Value:
     return owner if owner >= 0 else None
 
 
+def _system_cpus(view: NodeView, node: Node) -> Value:
+    """CPUs kept for the system: `2-3,7`."""
+    threads = cpus_per_core(node.spec)
+    cores = ranges.numbers(ranges.from_bitmap(reserved_cores(node.spec)))
+    flat = ranges.from_ints(core * threads + thread for core in cores for thread in range(threads))
+    runs = [str(low) if low == high else f"{low}-{high}" for low, high in zip(flat[::2], flat[1::2], strict=True)]
+    return ",".join(runs) or None
+
+
 FIELDS: dict[str, Field] = {
     "address": _address,
     "agent_started_at": lambda view, node: node.facts.agent_started_at if node.facts is not None else 0,
@@ -290,10 +359,14 @@ FIELDS: dict[str, Field] = {
     "boot_at": lambda view, node: node.facts.boot_at if node.facts is not None else 0,
     "configured_tres": lambda view, node: format_tres(configured_tres(node)),
     "cores": lambda view, node: node.spec.cores_per_socket,
+    "core_spec": lambda view, node: reserved_cores(node.spec).bit_count(),
+    "cpu_spec_list": _system_cpus,
     "cpus": lambda view, node: node.spec.cpus,
+    "effective_cpus": lambda view, node: selectable_cpus(node.spec),
+    "memory_spec": lambda view, node: node.spec.memory_spec_mib,
     "features": lambda view, node: ",".join(node.spec.features) or None,
     "free_memory": _free_memory,
-    "gres": lambda view, node: gres_text(node.spec.gpus) or None,
+    "gres": _gres,
     "gres_used": _gres_used,
     "host": _host,
     "idle_cpus": lambda view, node: 0 if unusable(*view.status(node)) else _idle_cpus(view, node),

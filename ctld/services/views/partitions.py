@@ -54,7 +54,13 @@ FIELDS: dict[str, Field] = {
     "name": lambda state, partition: partition.name,
     "node_count": lambda state, partition: len(partition.nodes),
     "nodes": _nodes,
-    "oversubscribe": lambda state, partition: partition.oversubscribe,
+    "max_cpus_per_node": lambda state, partition: partition.max_cpus_per_node,
+    "max_cpus_per_socket": lambda state, partition: partition.max_cpus_per_socket,
+    "oversubscribe": lambda state, partition: (
+        f"{partition.oversubscribe}:{partition.oversubscribe_jobs}"
+        if partition.oversubscribe in ("YES", "FORCE")
+        else partition.oversubscribe
+    ),
     "priority_job_factor": lambda state, partition: partition.priority_job_factor,
     "priority_tier": lambda state, partition: partition.priority_tier,
     "root_only": lambda state, partition: int(partition.root_only),

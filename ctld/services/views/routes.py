@@ -89,6 +89,7 @@ def routes(context: Context) -> list[Route]:
         ("/v1/steps", "step", reader.steps),
         ("/v1/nodes", "node", reader.nodes),
         ("/v1/partitions", "partition", reader.partitions),
+        ("/v1/licenses", "cluster", reader.licenses),
         ("/v1/overview", "cluster", reader.overview),
         ("/v1/config", "cluster", reader.config),
         ("/v1/ping", "cluster", reader.ping),
@@ -195,6 +196,16 @@ class _Reader:
         pairs["SLURM_VERSION"] = SLURM_VERSION
         ordered = sorted(pairs.items(), key=lambda pair: (pair[0].lower(), pair[0]))
         return await self._one({"host": self._context.host, "pairs": ordered})
+
+    async def licenses(self, call: Call) -> bytes:
+        """Count the licences: in all, in use, free, and reserved."""
+        used = self._state.free.licenses
+        rows = [
+            {"name": name, "total": total, "used": used.get(name, 0), "free": max(0, total - used.get(name, 0)),
+             "reserved": 0}
+            for name, total in self._state.settings.licenses.items()
+        ]  # fmt: skip
+        return await self._one({"licenses": rows})
 
     async def ping(self, call: Call) -> bytes:
         """Say that the controller is there, and what it is called."""

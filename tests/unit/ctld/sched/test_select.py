@@ -106,8 +106,18 @@ def test_a_range_of_nodes_takes_what_is_free_without_waiting() -> None:
 # Cores.
 
 
-def test_cores_are_the_lowest_of_one_socket_and_the_fuller_socket_is_filled_up() -> None:
+def test_cores_are_taken_from_all_sockets_in_turn() -> None:
     state = nodes(1, sockets=2)
+    busy(state, 1, 0, 1)
+    assert shares_of(state, cpus_per_task=1)[0].cores == (1, 1)
+    assert shares_of(state, cpus_per_task=2)[0].cores == (1, 1, 4, 4)
+    assert shares_of(state, cpus_per_task=5)[0].cores == (1, 5)
+    assert shares_of(state, cpus_per_task=7)[0].cores == (1, 7)
+
+
+def test_with_block_as_default_cores_are_of_one_socket_and_the_fuller_socket_is_filled_up() -> None:
+    state = nodes(1, sockets=2)
+    state.settings = replace(state.settings, select_flags=("cr_core_default_dist_block",))
     busy(state, 1, 0, 1)
     assert shares_of(state, cpus_per_task=2)[0].cores == (1, 2)
     assert shares_of(state, cpus_per_task=4)[0].cores == (4, 7)
