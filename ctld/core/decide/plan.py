@@ -154,15 +154,19 @@ class _View:
         job, partition = found
         if not self._fits(job, start.shares, partition):
             return None
-        if job.spec.request.licenses and not self._licensed(job.spec.request.licenses, start.licenses):
-            return None
+        held = ""
+        if job.spec.request.licenses:
+            free = self._licensed(job.spec.request.licenses, start.licenses)
+            if free is None:
+                return None
+            held = free
         limit = run_limit_seconds(job, partition)
         end = at + limit if limit >= 0 else FOREVER
         if not allows(self._state, job, start, at, end):
             return None
         self._gate.took(job, partition.name, start.shares, limit)
         self._take(job, start.shares, partition)
-        for name, count in licenses.held(start.licenses).items():
+        for name, count in licenses.held(held).items():
             self._licenses[name] = self._licenses.get(name, 0) + count
         array_job_id, job_id = 0, job.id
         if start.task_id != NO_TASK:
@@ -180,7 +184,7 @@ class _View:
                 shares=start.shares,
                 planned_by=start.planned_by,
                 reservation=start.reservation,
-                licenses=start.licenses if job.spec.request.licenses else "",
+                licenses=held,
             ),
             limit_seconds=limit,
             array_job_id=array_job_id,
@@ -272,16 +276,17 @@ class _View:
         owner = self._owners.get(node, -1)
         return not (mode == "user" or owner != -1) or uids <= {job.spec.uid}
 
-    def _licensed(self, wanted: str, given: str) -> bool:
-        """Check that the licences are one of the alternatives asked for, and there."""
+    def _licensed(self, wanted: str, given: str) -> str | None:
+        """Give the licences that a start holds: those given, if they are one of the alternatives asked for, else (where
+        the plan names none) the first alternative; None when they are not free."""
         there, used = self._state.settings.licenses, self._state.free.licenses
         holds = licenses.held(given)
-        if not any(dict(one) == holds for one in licenses.wanted_of(wanted)):
-            return False
-        return all(
-            used.get(name, 0) + self._licenses.get(name, 0) + count <= there.get(name, 0)
-            for name, count in holds.items()
-        )
+        for one in licenses.wanted_of(wanted):
+            if (not given or dict(one) == holds) and all(
+                used.get(name, 0) + self._licenses.get(name, 0) + count <= there.get(name, 0) for name, count in one
+            ):
+                return licenses.text_of((one,))
+        return None
 
     def _members_of(self, partition: PartitionSpec) -> frozenset[int]:
         known = self._state.partition_nodes.get(partition.name)

@@ -110,8 +110,9 @@ def test_the_site_is_told_what_changes_nothing(site: ClusterConfig) -> None:
         "SlurmdUser", "AuthType", "CredType", "AuthAltTypes", "AuthAltParameters", "SlurmctldPidFile",
         "SlurmdPidFile", "LinkSpeed", "CgroupAutomount",
     }  # fmt: skip
-    # Read and checked, but not acted on yet, in global, node and partition lines.
-    assert keys >= {"AccountingStorageTRES", "HealthCheckProgram", "MaxCPUsPerNode"}
+    # Read and checked, but not acted on yet.
+    assert keys >= {"AccountingStorageTRES", "HealthCheckProgram"}
+    assert keys.isdisjoint({"MaxCPUsPerNode", "DefMemPerGPU"})
     main = {key for key, file, _ in site.without_effect if file.endswith("slurm.conf")}
     assert main.isdisjoint({"ClusterName", "NodeName", "PartitionName", "MaxTime", "KillWait", "Gres"})
     assert [warning.rpartition("/")[2] for warning in site.warnings] == [
