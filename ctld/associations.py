@@ -32,11 +32,19 @@ def command(config: ClusterConfig) -> tuple[ApplyAccounts, tuple[str, ...]]:
         ConfigError: with every mistake found, each line `file:line: sentence`.
     """
     if not config.association_file:
-        return ApplyAccounts((), ()), ()
+        idle = [f"PartitionName={one.name}: QOS={one.qos}" for one in config.partitions if one.qos]
+        return ApplyAccounts((), ()), tuple(f"{what} has no effect without AssociationFile" for what in idle)
     path = Path(config.association_file)
     problems = Problems()
     text = read_text(path, problems, Place(config.path), "AssociationFile: ")
     made = read(text or "", str(path), problems)
+    known = {one.name for one in made.qos}
+    for partition in config.partitions:
+        qos = partition.qos.lower()
+        if qos and qos not in known:
+            problems.error(
+                Place(config.path), f"PartitionName={partition.name}: QOS={qos} is not defined", nearest(qos, known)
+            )
     problems.raise_if_any()
     return made, tuple(problems.warnings)
 

@@ -25,6 +25,8 @@ log = logging.getLogger("ctld.priority")
 
 SLICE_SECONDS = 0.005
 """Longest stretch of a pass in one turn of the loop."""
+SLOTS_AT_ONCE = 128
+"""Jobs whose slots of accrue limits change with one event."""
 MANY_ASSOCIATIONS = 1000
 """From so many on, fairshare is computed in a thread: it takes about 10 ms."""
 
@@ -104,8 +106,10 @@ class Priorities:
         self._limited = limited
         # Records are frozen: the thread sees the jobs of this moment.
         begin, stop = await asyncio.to_thread(slots, list(state.jobs.values()), accounts if limited else Accounts())
-        if begin or stop:
-            self._store.post(GrantAccrual(begin, stop), at=self._clock.now())
+        for first in range(0, max(len(begin), len(stop)), SLOTS_AT_ONCE):
+            part = slice(first, first + SLOTS_AT_ONCE)
+            self._store.post(GrantAccrual(begin[part], stop[part]), at=self._clock.now())
+            await asyncio.sleep(0)
 
     def _changed(self) -> None:
         state = self._store.state

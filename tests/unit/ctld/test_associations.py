@@ -8,6 +8,7 @@ import pytest
 
 from ctld import associations
 from ctld.core.accounts import PARENT_SHARES, Accounts, Association, Limits, Qos, Share
+from ctld.core.commands import ApplyAccounts
 from muster.config.load import load
 from muster.config.problems import Problems
 from muster.errors import ConfigError
@@ -116,3 +117,23 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "muster.conf").write_text(lines)
     with pytest.raises(ConfigError, match="AssociationFile: cannot read .*tree.cfg: No such file"):
         associations.command(load(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("key", "problem", "remark"),
+    [
+        ("AssociationFile=tree.cfg", "PartitionName=p: QOS=hihg is not defined", ""),
+        ("", "", "PartitionName=p: QOS=Hihg has no effect without AssociationFile"),
+    ],
+)
+def test_the_qos_of_a_partition_must_be_there(tmp_path: Path, key: str, problem: str, remark: str) -> None:
+    (tmp_path / "tree.cfg").write_text("QOS - high\nCluster - tux\n")
+    lines = f"ClusterName=tux\nSlurmctldHost=h\n{key}\nNodeName=n CPUs=1\nPartitionName=p Nodes=n QOS=Hihg\n"
+    (tmp_path / "muster.conf").write_text(lines)
+    config = load(tmp_path)
+    if problem:
+        with pytest.raises(ConfigError, match=problem) as caught:
+            associations.command(config)
+        assert caught.value.hint == "did you mean high?"
+    else:
+        assert associations.command(config) == (ApplyAccounts((), ()), (remark,))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ctld.core.accounts import Association, Qos
+from ctld.core.accounts import Association, Limits, Qos
 from ctld.core.apply.indexes import put
 from ctld.core.commands import ApplyAccounts, ApplyConfig, Submit
 from ctld.core.events import UsageReset, decode
@@ -174,3 +174,24 @@ def test_periods_begin_at_local_midnight(period: str, began: str | None, monkeyp
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+async def test_slots_of_accrue_limits_are_given_with_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "SLOTS_AT_ONCE", 1)
+    desk = Desk()
+    limited = Association(2, "physics", parent_id=1, limits=Limits(grp_jobs_accrue=1))
+    desk.store.post(ApplyAccounts((TREE.associations[0], limited, TREE.associations[2]), TREE.qos), at=NOON)
+    priorities = Priorities(desk.store, desk.clock)
+    priorities.prime()
+    jobs = [submit(desk, account="physics") for _ in range(3)]
+    loop = asyncio.create_task(priorities.run())
+    settings = Settings(
+        require_registration=False,
+        accounting_enforce=("associations", "limits"),
+        priority=PrioritySettings(age=100, max_age_seconds=100),
+    )
+    nodes = tuple(node.spec for node in desk.state.nodes)
+    desk.clock.at = UnixTime(NOON + 50)
+    desk.store.post(ApplyConfig(settings, nodes, tuple(desk.state.partitions.values())), at=desk.clock.now())
+    await until(lambda: [shown(desk, job) for job in jobs] == [50, 1, 1])
+    await stopped(loop)
