@@ -66,7 +66,12 @@ class Row:
     def elapsed(self) -> int:
         """Seconds from start to end, or until now."""
         start, end = self.times()
-        return max(0, (end or self.context.now) - start) if start else 0
+        return max(0, (end or self.context.now) - start - self.suspended()) if start else 0
+
+    def suspended(self) -> int:
+        """Seconds that the run stood still, and its steps with it."""
+        seconds, since = int(self.run.get("suspended_seconds", 0)), int(self.run.get("suspended_at", 0))
+        return seconds + (max(0, self.context.now - since) if since else 0)
 
     def cpus(self) -> int:
         """CPUs of the line."""
@@ -401,7 +406,7 @@ FIELDS: dict[str, tuple[int, Text]] = {
     "StdOut": (20, _job("std_out")),
     "Submit": (19, _submit),
     "SubmitLine": (20, _both("submit_line")),
-    "Suspended": (10, _always("00:00:00")),
+    "Suspended": (10, lambda row: format_duration(row.suspended())),
     "SystemComment": (15, _NOTHING),
     "SystemCPU": (10, lambda row: format_cpu_time(row.cpu_ms("system_ms"))),
     "Timelimit": (10, _of_job(_limit)),

@@ -95,7 +95,7 @@ Commands:
                        partition, reservation, step, topology
   update KEY=VALUE ... change a job, node or reservation
   create reservation KEY=VALUE ..., delete reservation NAME
-  hold, release, uhold, requeue, requeuehold JOBS
+  hold, release, uhold, requeue, requeuehold, suspend, resume JOBS
   ping, shutdown, version
   write batch_script JOB [FILE|-]
 """

@@ -27,7 +27,9 @@ KEYWORDS = (
     "release",
     "requeue",
     "requeuehold",
+    "resume",
     "shutdown",
+    "suspend",
     "uhold",
     "update",
     "write",
@@ -61,6 +63,8 @@ def _run(keyword: str, arguments: list[str], quiet: bool) -> int:
         return _hold(keyword, arguments, quiet)
     if keyword in ("requeue", "requeuehold"):
         return _requeue(keyword, arguments, quiet)
+    if keyword in ("suspend", "resume"):
+        return _suspend(keyword, arguments, quiet)
     if keyword == "update":
         from cli import scontrol_update
 
@@ -138,6 +142,12 @@ def _requeue(keyword: str, arguments: list[str], quiet: bool) -> int:
         raise unsupported(f"{keyword} {arguments[0]}")
     body: dict[str, Any] = {"hold": True} if keyword == "requeuehold" else {}
     return _each("/v1/jobs/requeue", body, arguments, for_job, quiet)
+
+
+def _suspend(keyword: str, arguments: list[str], quiet: bool) -> int:
+    if not arguments:
+        raise base.Quit(1, f"too few arguments for keyword:{keyword}")
+    return _each(f"/v1/jobs/{keyword}", {}, arguments, for_job, quiet)
 
 
 def _each(path: str, body: dict[str, Any], arguments: list[str], told: Told, quiet: bool) -> int:

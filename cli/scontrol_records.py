@@ -20,7 +20,7 @@ JOB_FIELDS = (
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
     *("name", "nice", "node_range", "nodelist", "oversubscribe", "partition", "planned_nodes", "priority", "qos"),
     *("reason", "requested_nodes", "requested_tres", "requeue", "reservation", "restarts", "scheduler", "sid"),
-    *("start_at", "state"),
+    *("preempt_at", "preempt_eligible_at", "seconds_before_suspension", "start_at", "state", "suspended_at"),
     *("std_err_path", "std_in_path", "std_out_path", "submit_host", "submit_line", "submitted_at", "tasks"),
     *("tasks_per_node", "tmp", "tres_per_job", "tres_per_node", "tres_per_task", "uid", "used", "user", "wckey"),
     "work_dir",
@@ -36,6 +36,7 @@ PARTITION_FIELDS = (
     *("allow_accounts", "allow_groups", "allow_qos", "cpus", "default", "default_memory_per_cpu"),
     *("default_memory_per_node", "default_minutes", "deny_accounts", "deny_qos", "disable_root_jobs", "exclusive"),
     *("hidden", "max_memory_per_cpu", "max_memory_per_node", "max_minutes", "max_nodes", "min_nodes", "name"),
+    *("grace_seconds", "preempt_mode"),
     *(
         "max_cpus_per_node",
         "max_cpus_per_socket",
@@ -91,7 +92,9 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         f"SubmitTime={_time(one['submitted_at'])} EligibleTime={_time(one['eligible_at'])}",
         f"AccrueTime={_time(one['eligible_at'])}",
         f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])} Deadline=N/A",
-        f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={_time(one['evaluated_at'])} Scheduler={one['scheduler']}",
+        *_preempted(one),
+        f"SuspendTime={_time_or_none(one['suspended_at'])} SecsPreSuspend={one['seconds_before_suspension']}"
+        f" LastSchedEval={_time(one['evaluated_at'])} Scheduler={one['scheduler']}",
         f"Partition={one['partition']} AllocNode:Sid={_null(one['submit_host'])}:{one['sid']}",
         f"ReqNodeList={_null(one['requested_nodes'])} ExcNodeList={_null(one['exclude'])}",
         f"NodeList={one['nodelist']}{planned}",
@@ -138,6 +141,16 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         if one[key]:
             lines.append(f"{name}={one[key]}")
     return _record(lines, oneliner)
+
+
+def _preempted(one: Record) -> list[str]:
+    if not one["preempt_eligible_at"] and not one["preempt_at"]:
+        return []
+    return [f"PreemptEligibleTime={_time(one['preempt_eligible_at'])} PreemptTime={_time_or_none(one['preempt_at'])}"]
+
+
+def _time_or_none(when: int) -> str:
+    return _time(when) if when else "None"
 
 
 def node(one: Record, oneliner: bool, details: bool) -> str:
@@ -204,13 +217,13 @@ def partition(one: Record, oneliner: bool) -> str:
         f"AllowGroups={one['allow_groups'] or 'ALL'} {accounts} {qos}",
         f"AllocNodes=ALL Default={_yes(one['default'])} QoS=N/A",
         f"DefaultTime={default} DisableRootJobs={_yes(one['disable_root_jobs'])} Exclusive={one['exclusive']}"
-        f" GraceTime=0 Hidden={_yes(one['hidden'])}",
+        f" GraceTime={one['grace_seconds']} Hidden={_yes(one['hidden'])}",
         f"MaxNodes={_unlimited(one['max_nodes'])} MaxTime={most} MinNodes={one['min_nodes']} LLN=NO"
         f" MaxCPUsPerNode={_bound(one['max_cpus_per_node'])} MaxCPUsPerSocket={_bound(one['max_cpus_per_socket'])}",
         f"Nodes={one['nodes'] or NULL}",
         f"PriorityJobFactor={one['priority_job_factor']} PriorityTier={one['priority_tier']}"
         f" RootOnly={_yes(one['root_only'])} ReqResv=NO OverSubscribe={one['oversubscribe']}",
-        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"OverTimeLimit=NONE PreemptMode={one['preempt_mode']}",
         f"State={one['state']} TotalCPUs={one['cpus']} TotalNodes={one['node_count']} SelectTypeParameters=NONE",
         f"JobDefaults={NULL}",
         f"{_memory('Def', one['default_memory_per_cpu'], one['default_memory_per_node'])}"

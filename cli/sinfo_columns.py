@@ -32,7 +32,7 @@ LETTERS: dict[str, Source] = {
     "l": ("TIMELIMIT", "p.time", "plain"),
     "L": ("DEFAULTTIME", "p.default_time", "plain"),
     "m": ("MEMORY", "r.memory", "plain"),
-    "M": ("PREEMPT_MODE", "", "=OFF"),
+    "M": ("PREEMPT_MODE", "p.preempt_mode", "plain"),
     "n": ("HOSTNAMES", "n.host", "plain"),
     "N": ("NODELIST", "nodelist", "plain"),
     "o": ("NODE_ADDR", "n.address", "plain"),

@@ -137,7 +137,7 @@ JOB_NAMES: dict[str, Source] = {
     "packjoboffset": ("HET_JOB_OFFSET", "", "=N/A"),
     "partition": JOB_LETTERS["P"],
     "pendingtime": ("PENDING_TIME", "pending", "na"),
-    "preempttime": ("PREEMPT_TIME", "", "=N/A"),
+    "preempttime": ("PREEMPT_TIME", "preempt_at", "time"),
     "prefer": ("PREFER", "", "=(null)"),
     "priority": JOB_LETTERS["p"],
     "prioritylong": JOB_LETTERS["Q"],

@@ -34,6 +34,11 @@ def _int(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
 
 
+def _count(name: str) -> Column[int]:
+    """A number that came with a later version: rows of earlier ones have 0."""
+    return Column(name, BigInteger, nullable=False, server_default="0")
+
+
 def _text(name: str) -> Column[str]:
     return Column(name, Text, nullable=False)
 
@@ -91,6 +96,8 @@ RUNS = Table(
     _text("oversubscribe"),
     _text("scheduler"),
     _text("wckey"),
+    _count("suspended_seconds"),
+    _count("suspended_at"),
     # What sacct asks: these jobs, this array; who ran what in a window; a window of the whole cluster.
     Index("runs_by_job", "job_id"),
     Index("runs_by_array", "array_job_id"),

@@ -190,6 +190,12 @@ class RequeueRequest(Message, frozen=True):
     """requeuehold."""
 
 
+class SuspendRequest(Message, frozen=True):
+    """Body of POST /v1/jobs/suspend and /v1/jobs/resume."""
+
+    ids: Ids
+
+
 class UpdateJobRequest(Message, frozen=True):
     """Body of POST /v1/jobs/update; None: unchanged."""
 

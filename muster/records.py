@@ -39,6 +39,10 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     eligible_at: int = 0
     started_at: int = 0
     ended_at: int = 0
+    suspended_seconds: int = 0
+    """How long of it the run stood still (up to `suspended_at` of one that does)."""
+    suspended_at: int = 0
+    """Since when a run that has not ended stands still; 0: it does not."""
     time_limit_minutes: int = -1
     """-1: unlimited."""
     requested_cpus: int = 0

@@ -23,6 +23,7 @@ from ctld.core.model import (
     StepResult,
 )
 from ctld.core.state import State
+from ctld.core.times import suspended_until
 from muster import hostlist
 from muster.ids import BATCH_STEP, NO_TASK, UnixTime
 from muster.idset import IdSet, format_task_list
@@ -91,6 +92,8 @@ def run_record(
         eligible_at=job.eligible_at,
         started_at=job.started_at,
         ended_at=job.ended_at if ended_at is None else ended_at,
+        suspended_seconds=job.suspended_seconds if ended_at is None else suspended_until(job, ended_at),
+        suspended_at=job.suspended_at if ended_at is None and job.state == JobState.SUSPENDED else 0,
         time_limit_minutes=_minutes(job.limit_seconds),
         requested_cpus=asked["cpu"],
         requested_nodes=asked["node"],

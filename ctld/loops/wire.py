@@ -8,6 +8,7 @@ from ctld.core import ranges
 from ctld.core.devices import shared_gpus
 from ctld.core.model import Job, JobSpec, NodeFacts, NodeShare, Ranges, Step, StepResult, TaskResult
 from ctld.core.state import State
+from ctld.core.times import limit_end
 from muster import hostlist, units
 from muster.ids import BATCH_STEP, UnixTime
 from muster.v1 import node_pb2
@@ -187,7 +188,7 @@ def _fill_job(state: State, job: Job, facts: node_pb2.JobFacts) -> None:
     facts.ntasks = _given_tasks(spec, shares)
     facts.cpus_per_task = request.cpus_per_task if "SLURM_CPUS_PER_TASK" in spec.echo else 0
     facts.started_at = job.started_at
-    facts.ends_at = job.started_at + job.limit_seconds if job.limit_seconds > 0 else 0
+    facts.ends_at = max(0, limit_end(job)) if job.limit_seconds > 0 else 0
     facts.restarts = job.restarts
     facts.submit_dir = spec.work_dir
     facts.submit_host = spec.submit_host

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ctld.core.commands import Command, Hold, Release, Requeue, UpdateJob, UpdateNode
+from ctld.core.commands import Command, Hold, Release, Requeue, Resume, Suspend, UpdateJob, UpdateNode
 from ctld.core.decide.refusals import denied, may_change, unknown_job
 from ctld.core.decide.selection import select
 from ctld.core.jobids import Selector, parse_selector, parse_selectors, selector_text
@@ -33,6 +33,7 @@ from muster.api import (
     HoldRequest,
     ReleaseRequest,
     RequeueRequest,
+    SuspendRequest,
     UpdateJobRequest,
     UpdateNodeRequest,
     decode,
@@ -68,6 +69,8 @@ def routes(context: Context) -> list[Route]:
         Route("POST", "/v1/jobs/hold", Right.OWNER, "job", jobs.hold),
         Route("POST", "/v1/jobs/release", Right.OWNER, "job", jobs.release),
         Route("POST", "/v1/jobs/requeue", Right.OWNER, "job", jobs.requeue),
+        Route("POST", "/v1/jobs/suspend", Right.ADMIN, "job", jobs.suspend),
+        Route("POST", "/v1/jobs/resume", Right.ADMIN, "job", jobs.resume),
         Route("POST", "/v1/jobs/update", Right.OWNER, "job", jobs.update),
         Route("GET", "/v1/jobs/{job}/script", Right.OWNER, "job", jobs.script),
         Route("GET", "/v1/jobs/{job}/wait", Right.ANYONE, "job", Waiting(context.store).wait),
@@ -108,6 +111,20 @@ class _Jobs:
         return await self._each(
             self._selected(request.ids, call.caller),
             lambda one: Requeue(one.job_id, call.caller, one.tasks, hold=request.hold),
+        )
+
+    async def suspend(self, call: Call) -> dict[str, Any]:
+        """Let jobs stand still."""
+        request = decode(call.body, SuspendRequest)
+        return await self._each(
+            self._selected(request.ids, call.caller), lambda one: Suspend(one.job_id, call.caller, one.tasks)
+        )
+
+    async def resume(self, call: Call) -> dict[str, Any]:
+        """Let suspended jobs go on."""
+        request = decode(call.body, SuspendRequest)
+        return await self._each(
+            self._selected(request.ids, call.caller), lambda one: Resume(one.job_id, call.caller, one.tasks)
         )
 
     async def update(self, call: Call) -> dict[str, Any]:

@@ -12,12 +12,15 @@ from collections.abc import Callable
 
 from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, MetaData, Table, func, insert, select, text
 
-from dbd.migrations import m0001_history
+from dbd.migrations import m0001_history, m0002_suspension
 from muster.errors import Refused
 
 log = logging.getLogger("dbd.migrations")
 
-STEPS: tuple[tuple[int, Callable[[Connection], None]], ...] = ((1, m0001_history.forward),)
+STEPS: tuple[tuple[int, Callable[[Connection], None]], ...] = (
+    (1, m0001_history.forward),
+    (2, m0002_suspension.forward),
+)
 """(version, step) in order."""
 
 VERSIONS = Table(

@@ -78,3 +78,45 @@ def _is_still(ticks: Path) -> bool:
     before = ticks.read_text()
     time.sleep(0.5)
     return ticks.read_text() == before
+
+
+def test_an_administrator_suspends_and_resumes(user: User) -> None:
+    job = user.submit("-n8", "--mem=100", "-t5", script=LONG)
+    user.wait_for(job, "RUNNING")
+    assert "SuspendTime=None SecsPreSuspend=0" in user.ok("scontrol", "show", "job", str(job))
+    user.ok("scontrol", "suspend", str(job))
+    user.ok("scontrol", "suspend", str(job))
+    assert user.ok("squeue", "-h", "-j", str(job), "-o", "%t").strip() == "S"
+    assert "SuspendTime=2" in user.ok("scontrol", "show", "job", str(job))
+    sacct = ("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "State,Suspended")
+    until(lambda: user.ok(*sacct).strip() >= "SUSPENDED|00:00:02", "a time of suspension")
+    other = user.submit("-n1", "--mem=100", script="#!/bin/sh\nsleep 300\n")
+    user.wait_for(other, "RUNNING")
+    refused = user.run("scontrol", "resume", str(job))
+    assert (refused.code, refused.err.splitlines()[0]) == (1, f"Requested nodes are busy for job {job}")
+    user.ok("scancel", str(other))
+    user.ended(other)
+    user.ok("scontrol", "resume", str(job))
+    assert "RUNNING|00:00:02" <= user.ok(*sacct).strip() < "RUNNING|00:05:00"
+    again = user.run("scontrol", "resume", str(job))
+    assert (again.code, again.err.splitlines()[0]) == (1, f"Job is not suspended for job {job}")
+    user.ok("scancel", str(job))
+    assert user.ended(job) == "CANCELLED"
+
+
+def test_what_happened_to_a_victim_can_be_read(user: User) -> None:
+    low = user.submit("-n8", "--mem=100", script=LONG)
+    user.wait_for(low, "RUNNING")
+    high = user.submit("-n8", "--mem=100", "-p", "high", script=SHORT)
+    assert user.ended(high) == "COMPLETED"
+    user.wait_for(low, "RUNNING")
+    rows = until(
+        lambda: rows if len(rows := user.ok("sacct", "-n", "-P", "-X", "-D", "-j", str(low), "-o", "State").split()) > 1
+        else [], "both runs in the history",
+    )  # fmt: skip
+    assert sorted(rows) == ["PREEMPTED", "RUNNING"]
+    assert "Restarts=1" in user.ok("scontrol", "show", "job", str(low))
+    assert "PreemptMode=GANG,SUSPEND" in user.ok("scontrol", "show", "partition", "still")
+    assert "GraceTime=30" in user.ok("scontrol", "show", "partition", "cancelled")
+    user.ok("scancel", str(low))
+    user.ended(low)

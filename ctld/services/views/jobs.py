@@ -14,6 +14,8 @@ from ctld.core.free import exclusive_mode
 from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, GresShare, Job, NodeShare, Request
 from ctld.core.plan import Wait
 from ctld.core.state import State
+from ctld.core.times import grace_end, suspended_until
+from ctld.sched.preempt_rules import exempt_seconds
 from muster import hostlist, patterns
 from muster.ids import NO_TASK, UnixTime
 from muster.idset import TASK_LIST_BYTES, IdSet, format_task_list
@@ -121,14 +123,16 @@ class JobView:
         if job.state > SUSPENDED:
             return job.ended_at
         start = self.start(job)
-        return start + job.limit_seconds if start and job.limit_seconds >= 0 else 0
+        end = start + job.limit_seconds + suspended_until(job, self.at) if start and job.limit_seconds >= 0 else 0
+        grace = grace_end(job)
+        return min(end, grace) if grace and end else grace or end
 
     def used(self, job: Job) -> int:
         """Seconds that it has run."""
         if job.state == PENDING or not job.started_at:
             return 0
         end = job.ended_at if job.state > SUSPENDED else self.at
-        return max(0, end - job.started_at)
+        return max(0, end - job.started_at - suspended_until(job, self.at))
 
     def left(self, job: Job) -> int | None:
         """Seconds left of its limit (negative: it is over); None: unlimited."""
@@ -350,6 +354,13 @@ def _evaluated_at(job: Job) -> int:
     return job.started_at or job.eligible_at
 
 
+def _preempt_eligible(view: JobView, job: Job) -> Value:
+    """From when its run may be preempted; 0 where nobody may, or it does not run."""
+    if not view.state.settings.preemption.rule or not PENDING < job.state <= SUSPENDED:
+        return 0
+    return job.started_at + exempt_seconds(view.state, job)
+
+
 def _exit_code(status: int) -> str:
     return f"{status >> 8}:{status & 0x7F}"
 
@@ -484,6 +495,8 @@ FIELDS: dict[str, Field] = {
     "partition": lambda view, job: view.partition(job),
     "pending": lambda view, job: max(0, (job.started_at or view.at) - job.submitted_at),
     "planned_nodes": _planned_nodes,
+    "preempt_at": lambda view, job: job.preempted.at if job.preempted is not None else 0,
+    "preempt_eligible_at": _preempt_eligible,
     "priority": lambda view, job: view.state.queue.priority(job),
     "qos": lambda view, job: job.spec.qos or None,
     "reason": lambda view, job: view.reason(job),
@@ -509,6 +522,10 @@ FIELDS: dict[str, Field] = {
     "submit_host": lambda view, job: job.spec.submit_host or None,
     "submit_line": lambda view, job: job.spec.submit_line,
     "submitted_at": lambda view, job: job.submitted_at,
+    "suspended_at": lambda view, job: job.suspended_at,
+    "seconds_before_suspension": lambda view, job: (
+        job.suspended_at - job.started_at - job.suspended_seconds if job.state == SUSPENDED else 0
+    ),
     "task_id": lambda view, job: job.array_task_id,
     "tasks": _tasks,
     "tasks_per_gpu": lambda view, job: job.spec.request.ntasks_per_gpu,
@@ -530,7 +547,7 @@ FIELDS: dict[str, Field] = {
 
 def shown_flags(job: Job) -> int:
     """Give a job's flags as users see them: one that was ordered to end is COMPLETING until its processes are gone."""
-    return job.flags | COMPLETING if job.kill is not None and job.state == JobState.RUNNING else job.flags
+    return job.flags | COMPLETING if job.kill is not None and JobState.PENDING < job.state <= SUSPENDED else job.flags
 
 
 def is_current(job: Job) -> bool:

@@ -44,6 +44,7 @@ FIELDS: dict[str, Field] = {
     "deny_qos": lambda state, partition: ",".join(partition.deny_qos),
     "disable_root_jobs": lambda state, partition: int(partition.disable_root_jobs),
     "exclusive": lambda state, partition: partition.exclusive,
+    "grace_seconds": lambda state, partition: partition.grace_seconds,
     "hidden": lambda state, partition: int(partition.hidden),
     "max_memory_per_cpu": lambda state, partition: partition.max_memory_per_cpu_mib,
     "max_memory_per_node": lambda state, partition: partition.max_memory_per_node_mib,
@@ -61,6 +62,7 @@ FIELDS: dict[str, Field] = {
         if partition.oversubscribe in ("YES", "FORCE")
         else partition.oversubscribe
     ),
+    "preempt_mode": lambda state, partition: _preempt_mode(state, partition),
     "priority_job_factor": lambda state, partition: partition.priority_job_factor,
     "priority_tier": lambda state, partition: partition.priority_tier,
     "root_only": lambda state, partition: int(partition.root_only),
@@ -68,6 +70,12 @@ FIELDS: dict[str, Field] = {
     "tres": _tres,
 }
 """Field name -> what gives it; `members` are node indexes as flat ranges (lo, hi, lo, hi, ...)."""
+
+
+def _preempt_mode(state: State, partition: PartitionSpec) -> str:
+    """What becomes of its jobs when they are preempted; suspending goes with GANG."""
+    mode = partition.preempt_mode or state.settings.preemption.mode
+    return "GANG,SUSPEND" if mode == "SUSPEND" else mode
 
 
 def _cluster_default(state: State) -> tuple[int, int]:

@@ -320,7 +320,7 @@ def test_shutdown_is_for_administrators(jobs: Served) -> None:
     assert jobs.stopped.is_set()
 
 
-@pytest.mark.parametrize("keyword", ["suspend", "resume", "top", "reboot", "notify", "token"])
+@pytest.mark.parametrize("keyword", ["top", "reboot", "notify", "token"])
 def test_keywords_that_are_not_there_yet_are_refused_by_name(jobs: Served, keyword: str) -> None:
     assert scontrol(jobs, keyword, "1") == (
         1,

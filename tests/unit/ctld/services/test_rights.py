@@ -44,6 +44,7 @@ ADAS_JOB, BOBS_JOB, NO_JOB = 1, 2, 99
 EVERYONE = "ok ok ok | ok ok ok | ok ok ok"
 OWNER = "ok denied absent | denied ok absent | ok ok absent"
 ADMIN = "denied denied denied | denied denied denied | ok ok ok"
+ADMIN_OF_JOB = "denied denied denied | denied denied denied | ok ok absent"
 
 EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     # (method, pattern): (body, or "" ; what ada | bob | root hear about ada's job, bob's job, and none at all)
@@ -52,6 +53,8 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/jobs/hold"): ('{"ids": "JOB"}', OWNER),
     ("POST", "/v1/jobs/release"): ('{"ids": "JOB"}', OWNER),
     ("POST", "/v1/jobs/requeue"): ('{"ids": "JOB"}', OWNER),
+    ("POST", "/v1/jobs/suspend"): ('{"ids": "JOB"}', ADMIN_OF_JOB),
+    ("POST", "/v1/jobs/resume"): ('{"ids": "JOB"}', ADMIN_OF_JOB.replace("ok ok", "refused refused")),
     ("POST", "/v1/jobs/update"): ('{"ids": "JOB", "comment": "x"}', OWNER),
     ("GET", "/v1/jobs/{job}/script"): ("", OWNER),
     ("GET", "/v1/jobs/{job}/wait"): ("", "ok ok absent | ok ok absent | ok ok absent"),
