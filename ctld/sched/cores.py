@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ctld.core import ranges
 from ctld.core.model import Ranges
 from ctld.sched.fleet import Kind
-from ctld.sched.needs import Need
+from ctld.sched.needs import Need, cores_of_tasks
 
 
 def take_cores(kind: Kind, free: int, count: int, *, block: bool = False) -> Ranges:
@@ -89,8 +89,8 @@ def fine_cores(kind: Kind, need: Need, free: int, count: int, tasks: int, *, blo
 
 
 def _by_tasks(kind: Kind, need: Need, rooms: list[int], given: list[int], tasks: int) -> list[int]:
-    """Change what is taken of each socket so that no socket has to take more than `per_socket` tasks: tasks in turn,
-    then the cores beyond what they need as before. All zero when it cannot be."""
+    """Change what is taken of each socket so that no socket has to take more than `per_socket` tasks: so many
+    on each in turn, then the cores beyond what they need. All zero when it cannot be."""
     fine = need.fine
     assert fine is not None
 
@@ -99,30 +99,18 @@ def _by_tasks(kind: Kind, need: Need, rooms: list[int], given: list[int], tasks:
 
     placed = [0] * len(rooms)
     left = tasks
-    while left:
-        before = left
-        for at, room in enumerate(rooms):
-            if left and placed[at] < fine.per_socket and cores_for(placed[at] + 1) <= room:
-                placed[at] += 1
-                left -= 1
-        if left == before:
-            return [0] * len(rooms)
+    for at, room in enumerate(rooms):
+        while left and placed[at] < fine.per_socket and cores_for(placed[at] + 1) <= room:
+            placed[at] += 1
+            left -= 1
+    if left:
+        return [0] * len(rooms)
     needed = [cores_for(number) for number in placed]
     count = sum(given)
     if sum(needed) > count:
         return [0] * len(rooms)
     more = spread([room - have for room, have in zip(rooms, needed, strict=True)], count - sum(needed))
     return [have + extra for have, extra in zip(needed, more, strict=True)]
-
-
-def cores_of_tasks(need: Need, kind: Kind, tasks: int) -> int:
-    """Give the fewest cores on which so many tasks have their CPUs."""
-    fine = need.fine
-    used = min(fine.threads, kind.threads) if fine is not None and fine.threads else kind.threads
-    if fine is not None and fine.per_core:
-        on_a_core = min(fine.per_core, used // need.cpus_per_task)
-        return -(-tasks // on_a_core) if on_a_core else tasks * -(-need.cpus_per_task // used)
-    return -(-tasks * need.cpus_per_task // used)
 
 
 def _from_sockets(kind: Kind, free: int, count: int, *, block: bool) -> int:

@@ -13,11 +13,14 @@ import numpy as np
 from ctld.core.devices import size
 from ctld.core.features import choices
 from ctld.core.model import GpuRequest, GresRequest, PartitionSpec, Request, Settings
-from ctld.sched.fleet import Column, Fleet, Ints, Kind, bitmap, members
+from ctld.sched.fleet import CLOSED, Column, Fleet, Ints, Kind, bitmap, members
 from ctld.sched.manner import PLAIN, Manner, manner_of, unbound
 from ctld.sched.needs import Amount, Fine, Impossible, Need, alone, amount, derive, share_vector
 from muster.errors import InvalidInput
 from muster.states import Reason
+
+ANY = CLOSED // 2
+"""Fewer free CPUs than any node that can be used has."""
 
 
 class Alternative:
@@ -44,7 +47,7 @@ class Alternative:
                 return spread
 
             self._limits = Limits(
-                cpus=column([one[0] for one in least]),
+                cpus=column([one[0] if not demand.shared else ANY for one in least]),
                 memory=column([one[1] if counts else 0 for one in least]),
                 gpus=[
                     (at, column([one[2][at] for one in least]))
@@ -71,9 +74,33 @@ class Demand:
     """What jobs of one shape need in one partition. Raises Impossible when no number of nodes could do."""
 
     __slots__ = (
-        "_alone", "_copies", "_preferred", "_relaxed", "alternatives", "amounts", "cpus", "even", "fleet", "gpus",
-        "grows", "least", "least_cpus", "lost", "lost_at", "manner", "memory", "need", "no_fit", "number",
-        "partition", "picky", "required", "required_bits", "single", "tasks",
+        "_alone",
+        "_copies",
+        "_preferred",
+        "_relaxed",
+        "alternatives",
+        "amounts",
+        "cpus",
+        "even",
+        "fleet",
+        "gpus",
+        "grows",
+        "least",
+        "least_cpus",
+        "lost",
+        "lost_at",
+        "manner",
+        "memory",
+        "need",
+        "no_fit",
+        "number",
+        "partition",
+        "picky",
+        "required",
+        "required_bits",
+        "shared",
+        "single",
+        "tasks",
     )  # fmt: skip
 
     def __init__(
@@ -117,7 +144,9 @@ class Demand:
             [amount(need, kind, 1, share_vector(need, 1)) for kind in fleet.kinds] if need.uneven else self.amounts
         )
         """By kind: the smallest share that a node may have."""
-        self.cpus: Column = fleet.per_node([one[0] for one in self.amounts])
+        self.shared = need.fine is not None and need.fine.rows > 0
+        """Cores may be others' too: a column of `gpus` counts them, and free CPUs do not matter."""
+        self.cpus: Column = fleet.per_node([one[0] if not self.shared else ANY for one in self.amounts])
         """By node: what an even share takes, as the next two."""
         self.memory: Column = fleet.per_node([one[1] if need.memory_counts else 0 for one in self.amounts])
         self.gpus: list[tuple[int, Column]] = [
@@ -146,8 +175,8 @@ class Demand:
             and not self.alternatives[0].counts
         )
         """One node with an even share is what is looked for (first)."""
-        tasks = need.tasks if not need.overcommit else 0
-        self.least_cpus = max(tasks * need.cpus_per_task, need.nodes)
+        tasks = need.tasks if not need.overcommit and not self.shared else 0
+        self.least_cpus = 0 if self.shared else max(tasks * need.cpus_per_task, need.nodes)
         """CPUs that the whole job takes at least."""
         self.no_fit = False
         """Found no place when last tried, and nothing has come free since that could change it."""
@@ -222,7 +251,7 @@ class Demand:
         """Tell whether a node with so much free could have the smallest share (GPU types not looked at)."""
         least = self.least[self.fleet.kind[node]]
         return (
-            cpus >= least[0]
+            (cpus >= least[0] or self.shared)
             and (memory >= least[1] or not self.need.memory_counts)
             and gpus >= least[2][0]
             and any(alternative.bits >> node & 1 for alternative in self.alternatives)

@@ -304,14 +304,27 @@ def tasks_in(need: Need, kind: Kind, cpus: int) -> int:
     return tasks
 
 
+def cores_of_tasks(need: Need, kind: Kind, tasks: int) -> int:
+    """Give the fewest cores on which so many tasks have their CPUs."""
+    fine = need.fine
+    used = min(fine.threads, kind.threads) if fine is not None and fine.threads else kind.threads
+    if fine is not None and fine.per_core:
+        on_a_core = min(fine.per_core, used // need.cpus_per_task)
+        return -(-tasks // on_a_core) if on_a_core else tasks * -(-need.cpus_per_task // used)
+    return -(-tasks * need.cpus_per_task // used)
+
+
 def _fine_cpus(need: Need, fine: Fine, kind: Kind, tasks: int, least: int) -> tuple[int, int]:
     """Give the CPUs that are taken (of whole cores or sockets) and those among them that the job uses."""
     used = min(fine.threads, kind.threads) if fine.threads else kind.threads
     asked = need.cpus_per_task if need.overcommit else tasks * need.cpus_per_task
     cores = -(-max(asked, least) // used)
     if fine.per_core and not need.overcommit:
-        on_a_core = min(fine.per_core, used // need.cpus_per_task)
-        cores = max(cores, -(-tasks // on_a_core) if on_a_core else tasks * -(-need.cpus_per_task // used))
+        cores = max(cores, cores_of_tasks(need, kind, tasks))
+    if fine.per_socket and not need.overcommit:
+        full, rest = divmod(tasks, fine.per_socket)
+        by_socket = full * cores_of_tasks(need, kind, fine.per_socket) + cores_of_tasks(need, kind, rest)
+        cores = max(cores, by_socket)
     if fine.whole_sockets:
         rounded = -(-cores // kind.socket_cores) * kind.socket_cores
         cores = min(rounded, kind.cores) if cores <= kind.cores else rounded

@@ -234,7 +234,7 @@ class Scratch:
         self.cores[node] &= ~bits
         view.cpus[node] -= fresh.bit_count() * fleet.kinds[fleet.kind[node]].threads if share.row else share.cpus
         view.memory[node] -= share.memory_mib
-        if fleet.width > 1:
+        if fleet.width > 1 or demand.partition in self.state.free.watched:
             self._take_more(demand, share, bits)
         elif share.gpus:
             gpus = ranges.to_bitmap(share.gpus)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ctld.sched.demand import Alternative, Demand
-from ctld.sched.fleet import Ints, View
+from ctld.sched.fleet import CLOSED, Ints, View
 from ctld.sched.needs import amount, share_vector, tasks_in
 
 if TYPE_CHECKING:  # `select` builds on this module.
@@ -301,7 +301,7 @@ def _checked(demand: Demand, view: View, picks: list[Pick]) -> list[Pick] | None
     need, fleet = demand.need, demand.fleet
     for node, tasks, gpus in picks:
         cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
-        if cpus > view.cpus[node] or (need.memory_counts and memory > view.memory[node]):
+        if (cpus > view.cpus[node] and not demand.shared) or (need.memory_counts and memory > view.memory[node]):
             return None
         if any(want > column[node] for want, column in zip(by_column, view.gpus, strict=True)):
             return None
@@ -335,6 +335,9 @@ def capacities(
     limits = alternative.limits(demand)
     indexes = alternative.indexes
     cpus = np.asarray(view.cpus)[indexes]
+    if demand.shared:
+        row = demand.fleet.column[f"rows@{demand.partition}"]
+        cpus = np.where(cpus > CLOSED // 2, np.asarray(view.gpus[row])[indexes], cpus)
     memory = np.asarray(view.memory)[indexes]
     good = cpus >= limits.cpus
     good &= memory >= limits.memory
