@@ -37,7 +37,10 @@ def take_gpus(
         for name, count in zip(fleet.types, wanted[1 : 1 + len(fleet.types)], strict=True):
             if count:
                 of_type = sum(1 << gpu for gpu in members(free) if types[gpu] == name)
-                chosen |= _pick(kind, [one & of_type for one in classes], count, chosen)
+                found = _pick(kind, [one & of_type for one in classes], count, chosen)
+                if found.bit_count() < count:
+                    return 0
+                chosen |= found
     missing = wanted[0] - chosen.bit_count()
     if missing > 0:
         chosen |= _pick(kind, classes, missing, chosen)

@@ -151,10 +151,13 @@ def user(cluster: Cluster, bin_dir: Path, tmp_path: Path) -> User:
     return User(cluster, bin_dir, tmp_path)
 
 
-def running(plan: Plan) -> Iterator[Cluster]:
-    """Have a cluster for a while; fails when one of its daemons died by itself."""
+def running(plan: Plan, kind: type[Cluster] = Cluster) -> Iterator[Cluster]:
+    """Have a cluster for a while; fails when one of its daemons died by itself.
+
+    `kind`: a Cluster that writes more configuration.
+    """
     folder = Path(tempfile.mkdtemp(prefix="me"))
-    made = Cluster(folder)
+    made = kind(folder)
     try:
         known = made.up(plan, lambda line: None)
         yield made
