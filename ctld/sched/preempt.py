@@ -127,7 +127,8 @@ class Preempting:
         picks = fits(victims)
         assert picks is not None, "a set of victims makes room"
         shares = self._placed(demand, job, picks, victims)
-        if shares is None:
+        if shares is None or any(share.gres or share.row for share in shares):
+            # Promises are made of cores, GPUs and memory, not of other devices or of cores that jobs share.
             return None
         for victim in victims:
             self._victims[victim.id] = victim.mode
@@ -164,7 +165,10 @@ class Preempting:
             if not self._closed >> node & 1:
                 room = self._promises.soon(node, {})
                 view.cpus[node], view.memory[node] = room.cpus, room.memory_mib
-                for column, count in zip(view.gpus, self._fleet.gpu_counts(node, room.gpus), strict=True):
+                rows = state.free.rows[node] if state.free.rows else {}
+                more = state.free.more[node]
+                counts = self._fleet.free_counts(node, room.cores, room.gpus, more=more, rows=rows)
+                for column, count in zip(view.gpus, counts, strict=True):
                     column[node] = count
         return view
 
@@ -174,7 +178,7 @@ class Preempting:
             self._taken.setdefault(share.node, []).append(share)
             self._base.cpus[share.node] -= share.cpus
             self._base.memory[share.node] -= share.memory_mib
-            counts = self._fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
+            counts = self._fleet.counts_of(share)
             for column, count in zip(self._base.gpus, counts, strict=True):
                 column[share.node] -= count
 
@@ -204,6 +208,8 @@ class Preempting:
                 continue
             if not any(usable >> share.node & 1 for share in other.alloc.shares):
                 continue
+            if any(share.row for share in other.alloc.shares):
+                continue  # Its cores are others' too: they do not come free with it.
             if not may_preempt(state, job, partition, other, self._at):
                 continue
             mode = mode_on(state, other)
@@ -240,10 +246,10 @@ class Preempting:
                 back = cores_on(job, node) & state.free.cores[node] & self._promises.returning.get(node, 0)
                 cpus = back.bit_count() * threads(state, node)
             if mode == "SUSPEND":
-                leaves.append((node, cpus, 0, (0,) * (1 + len(fleet.types))))
+                leaves.append((node, cpus, 0, (0,) * fleet.width))
             else:
-                gpus = fleet.gpu_counts(node, ranges.to_bitmap(share.gpus))
-                leaves.append((node, cpus, share.memory_mib, gpus))
+                counts = fleet.counts_of(share, job.alloc.partition if job.alloc is not None else "")
+                leaves.append((node, cpus, share.memory_mib, counts))
         return leaves
 
     # ---- places ------------------------------------------------------------------------------------------------

@@ -90,8 +90,7 @@ class Promised:
     def _rows(self, job: Job, partition: str, shares: tuple[NodeShare, ...], start: int) -> Iterator[Row]:
         end = end_of(start, run_limit_seconds(job, self._state.partitions[partition]))
         for share in shares:
-            gpus = self._fleet.gpu_counts(share.node, ranges.to_bitmap(share.gpus))
-            yield end, share.node, share.cpus, share.memory_mib, gpus
+            yield end, share.node, share.cpus, share.memory_mib, self._fleet.counts_of(share, partition)
 
     def _is_free(self, share: NodeShare, kept: Room) -> bool:
         free, node = self._state.free, share.node
@@ -115,5 +114,8 @@ class Promised:
         view = scratch.view
         view.cpus[node] -= room.cores.bit_count() * threads(self._state, node)
         view.memory[node] -= room.memory_mib
-        for column, count in zip(view.gpus, self._fleet.gpu_counts(node, room.gpus), strict=True):
-            column[node] -= count
+        counts = self._fleet.free_counts(
+            node, scratch.cores[node], scratch.gpus[node], more=scratch.more[node], rows=scratch.rows_on(node)
+        )
+        for column, count in zip(view.gpus, counts, strict=True):
+            column[node] = count

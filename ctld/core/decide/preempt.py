@@ -90,7 +90,7 @@ class _Desk:
         before = -1
         for share in shares:
             node = share.node
-            if node <= before or not self._starts.could_host(job, partition, node):
+            if share.gres or share.row or node <= before or not self._starts.could_host(job, partition, node):
                 return False
             before = node
             room = self._room(node, victims, job.id)

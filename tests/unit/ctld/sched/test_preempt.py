@@ -197,3 +197,19 @@ def test_an_array_takes_a_place_for_one_member_after_the_other(mode: str) -> Non
         cluster.pass_()
     running = [job.array_task_id for job in cluster.state.jobs.values() if job.state == JobState.RUNNING]
     assert sorted(running) == [0, 1]
+
+
+def test_columns_beside_gpus_do_no_harm() -> None:
+    partitions = (
+        a_partition("low", nodes=2, default=True),
+        a_partition("high", nodes=2, priority_tier=2, max_cpus_per_node=6),
+    )
+    cluster = Cluster(2, partitions=partitions)
+    jobs = [cluster.put(ntasks=8) for _ in range(2)]
+    cluster.at += 100
+    assert cluster.victims(ntasks=7, nodes_min=1, nodes_max=1) == []
+    (victim,) = cluster.victims(ntasks=6)
+    cluster.leave(victim)
+    cluster.pass_()
+    assert cluster.runs(cluster.wanting)
+    assert cluster.of(next(job for job in jobs if job != victim)).state == JobState.RUNNING
