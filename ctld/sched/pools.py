@@ -7,12 +7,17 @@ claims have room at once.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from ctld.sched.fleet import Ints
 from ctld.sched.releases import FAR
 from muster.states import Reason
+
+_ROOM = 16
+"""Steps that a new pool has room for; doubled when there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,77 +115,109 @@ class Pools:
 class Use:
     """What is taken out of one pool: a step function of time, 0 before its first step."""
 
-    __slots__ = ("_levels", "_times")
+    __slots__ = ("_count", "_levels", "_peak", "_times")
 
     def __init__(self) -> None:
-        self._times: list[int] = []
-        self._levels: list[int] = []
+        self._count = 0
+        """Steps; the columns have room for more."""
+        self._times: Ints = np.zeros(_ROOM, np.int64)
+        self._levels: Ints = np.zeros(_ROOM, np.int64)
         """[k]: from _times[k] on; neighbours differ."""
+        self._peak = 0
+        """Not less than the highest level."""
 
     @property
     def empty(self) -> bool:
         """Nothing is taken at any time."""
-        return not self._times
+        return not self._count
 
     def at(self, time: int) -> int:
         """Give how much is taken at a time."""
-        place = bisect_right(self._times, time) - 1
-        return self._levels[place] if place >= 0 else 0
+        place = int(self._times[: self._count].searchsorted(time, "right")) - 1
+        return int(self._levels[place]) if place >= 0 else 0
 
     def add(self, amount: int, start: int, end: int) -> None:
         """Take so much more (less, when negative) over [start, end)."""
         if start >= end:
             return
         first = self._cut(start)
-        last = self._cut(end) if end < FAR else len(self._times)
-        levels = self._levels
-        levels[first:last] = [level + amount for level in levels[first:last]]
+        last = self._cut(end) if end < FAR else self._count
+        changed = self._levels[first:last]
+        changed += amount
+        if amount > 0:
+            self._peak = max(self._peak, int(changed.max()))
         self._join(last)
         self._join(first)
 
     def earliest(self, most: int, duration: int, start: int) -> int | None:
         """Give the first time from `start` on from which no more than `most` is taken for so many seconds."""
-        times, levels = self._times, self._levels
-        count = len(times)
-        place = max(bisect_right(times, start) - 1, 0)
+        if self._peak <= most:
+            return start
+        count = self._count
+        times, levels = self._times[:count], self._levels[:count]
         while True:
-            end = start + duration
-            while place < count and times[place] < end and levels[place] <= most:
-                place += 1
-            if place == count or times[place] >= end:
+            first = max(int(times.searchsorted(start, "right")) - 1, 0)
+            end = int(times.searchsorted(min(start + duration, FAR), "left"))
+            over = np.flatnonzero(levels[first:end] > most)
+            if not len(over):
                 return start
-            while levels[place] > most:
-                place += 1
-                if place == count:
-                    return None
-            start = times[place]
+            # A start up to the last step that is too high would have that step in its time.
+            place = first + int(over[-1]) + 1
+            while place < count:
+                some = levels[place : place + _ROOM] <= most
+                step = int(some.argmax())
+                place += step
+                if some[step]:
+                    break
+                place += len(some) - step
+            if place >= count:
+                return None
+            start = int(times[place])
 
     def advance(self, now: int) -> bool:
         """Drop the steps that end by `now`; True when nothing is left."""
-        gone = bisect_right(self._times, now) - 1
-        if gone > 0:
-            del self._times[:gone], self._levels[:gone]
-        if self._times and not self._levels[0]:
-            del self._times[0], self._levels[0]
-        return not self._times
+        gone = int(self._times[: self._count].searchsorted(now, "right")) - 1
+        if gone > 0 and not self._levels[gone]:
+            gone += 1
+        gone = max(gone, 0)
+        if gone or (self._count and not self._levels[0]):
+            gone = max(gone, 1)
+            kept = self._count - gone
+            self._times[:kept] = self._times[gone : self._count].copy()
+            self._levels[:kept] = self._levels[gone : self._count].copy()
+            self._count = kept
+        self._peak = int(self._levels[: self._count].max(initial=0))
+        return not self._count
 
     def copy(self) -> Use:
         """Give a copy that can be changed."""
         other = Use()
+        other._count, other._peak = self._count, self._peak
         other._times, other._levels = self._times.copy(), self._levels.copy()
         return other
 
     def _cut(self, time: int) -> int:
         """Make a step begin at a time; give its place."""
-        place = bisect_right(self._times, time)
-        if place and self._times[place - 1] == time:
+        count = self._count
+        if count == len(self._times):
+            self._times = np.concatenate((self._times, np.zeros(count, np.int64)))
+            self._levels = np.concatenate((self._levels, np.zeros(count, np.int64)))
+        times, levels = self._times, self._levels
+        place = int(times[:count].searchsorted(time, "right"))
+        if place and times[place - 1] == time:
             return place - 1
-        self._times.insert(place, time)
-        self._levels.insert(place, self._levels[place - 1] if place else 0)
+        if place < count:
+            times[place + 1 : count + 1] = times[place:count].copy()
+            levels[place + 1 : count + 1] = levels[place:count].copy()
+        times[place] = time
+        levels[place] = levels[place - 1] if place else 0
+        self._count = count + 1
         return place
 
     def _join(self, place: int) -> None:
         """Drop a step that is like the one before it."""
-        levels = self._levels
-        if place < len(levels) and levels[place] == (levels[place - 1] if place else 0):
-            del self._times[place], levels[place]
+        count, times, levels = self._count, self._times, self._levels
+        if place < count and levels[place] == (levels[place - 1] if place else 0):
+            times[place : count - 1] = times[place + 1 : count].copy()
+            levels[place : count - 1] = levels[place + 1 : count].copy()
+            self._count = count - 1

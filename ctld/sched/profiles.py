@@ -26,6 +26,8 @@ PAD = (1 << 31) - 1
 SHUT = 1 << 29
 """CPUs that are taken off a node that cannot be used."""
 _FIRST_SLOTS = 8
+_RECENT = 4096
+"""Changes after which the sorted moments are made anew."""
 _LOG = 1 << 16
 """Changes that are remembered for searches; at the bound the older half is dropped, and a search that did not follow
 begins anew."""
@@ -46,6 +48,10 @@ class Profiles:
         """Number of the first change that is still there."""
         self.log_to = 0
         """Number of the next change."""
+        self._moments: Ints = np.zeros(0, np.int64)
+        """Every step's (relative time << 32) + node, ascending, as of change `_moments_at`; steps that are gone may
+        still be there."""
+        self._moments_at = -1
         self.data: Short
         """[node, 0]: relative times at which the steps begin; [node, 1 + r]: what is free of resource r from then on:
         CPUs, memory, devices by column. Unused slots have PAD, and nothing free."""
@@ -142,6 +148,7 @@ class Profiles:
         other._closed = self._closed.copy()
         other.log = np.zeros((_LOG, 4), np.int32)
         other.log_from = other.log_to = 0
+        other._moments, other._moments_at = self._moments, -1
         return other
 
     def window(self, start: int, end: int, nodes: Ints | None = None) -> View:
@@ -190,6 +197,35 @@ class Profiles:
         outside[:, :-1] |= times[:, 1:] <= start
         found: Short = np.where(outside[:, None, :], np.int32(PAD), block[:, 1:]).min(2)
         return found
+
+    def moments(self, after: int, until: int) -> tuple[Ints, Ints]:
+        """Give nodes and (relative) times of all steps that begin in (after, until], and perhaps of some that were
+        there before; in no particular order."""
+        known = self._known_moments()
+        first, last = known.searchsorted((after + 1 << 32, until + 1 << 32))
+        found = known[first:last]
+        nodes, times = found & 0xFFFFFFFF, found >> 32
+        recent = self.log[self._moments_at - self.log_from : self.log_to - self.log_from]
+        if len(recent):
+            more = [recent[(recent[:, at] > after) & (recent[:, at] <= until)][:, (0, at)] for at in (1, 2)]
+            nodes = np.concatenate((nodes, *(part[:, 0] for part in more)))
+            times = np.concatenate((times, *(part[:, 1] for part in more)))
+        return nodes, times
+
+    def reach(self, after: int, count: int) -> int:
+        """Give a (relative) time up to which about so many steps begin after `after`."""
+        known = self._known_moments()
+        place = int(known.searchsorted(after + 1 << 32)) + count
+        return int(known[place]) >> 32 if place < len(known) else HORIZON
+
+    def _known_moments(self) -> Ints:
+        if self._moments_at < self.log_from or self.log_to - self._moments_at > _RECENT:
+            nodes, slots = np.nonzero(self.data[:, 0] <= HORIZON)
+            found = (self.data[nodes, 0, slots].astype(np.int64) << 32) + nodes
+            found.sort()
+            self._moments = found
+            self._moments_at = self.log_to
+        return self._moments
 
     def forget_log(self) -> None:
         """Make all searches begin anew."""

@@ -7,6 +7,7 @@ bound of what the choice may take, so that no start is passed over.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,14 +19,14 @@ from ctld.sched.profiles import HORIZON, Profiles, Short
 from ctld.sched.releases import FAR
 from ctld.sched.select import Pick, choose
 
-_FEW, _MANY = 128, 4096
-"""Changes that are looked at together; with fewer or more the step in time is changed."""
+_TOGETHER = 512
+"""Changes on the nodes of a demand that are looked at together."""
 
 
 class Units:
     """How many units of a demand a node can give."""
 
-    __slots__ = ("devices", "least", "limits", "nodes", "per_unit", "place", "wanted")
+    __slots__ = ("devices", "least", "limits", "nodes", "per_unit", "place", "step", "wanted")
 
     def __init__(self, demand: Demand) -> None:
         fleet, need = demand.fleet, demand.need
@@ -36,6 +37,8 @@ class Units:
         self.place = np.full(fleet.size, -1, np.int64)
         self.place[self.nodes] = np.arange(len(self.nodes))
         rows = [(one[0], one[1] if need.memory_counts else 0, *one[2]) for one in demand.least]
+        self.step = min(_TOGETHER * fleet.size // max(1, len(self.nodes)), 16 * _TOGETHER)
+        """Changes of all nodes among which so many are on these."""
         self.least: Short = np.array(rows, np.int32).reshape(len(rows), -1)[fleet.kind_column[self.nodes]]
         """[place, resource]: the smallest share of a node."""
         self.wanted = need.nodes
@@ -77,20 +80,20 @@ class Units:
 class Sweep:
     """Where the search for one demand and duration stands: nothing before `at` is possible."""
 
-    __slots__ = ("at", "seen", "since", "step", "total", "units")
+    __slots__ = ("at", "lower", "seen", "since", "total", "units")
 
     def __init__(self, seen: int, since: int) -> None:
         self.at = -1
         """Relative; below 0: nothing is known."""
         self.units: Ints = np.zeros(0, np.int64)
         """By place: units over the interval from `at` on."""
+        self.lower = -1
+        """Nothing before this is possible, as long as nothing comes free."""
         self.total = 0
         self.seen = seen
         """Number of the first change that it does not know."""
         self.since = since
         """Starts before this were not looked at."""
-        self.step = 256
-        """Seconds that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class Several:
         self._units: dict[Demand, Units] = {}
         self._sweeps: dict[tuple[Demand, int], Sweep] = {}
         self._late: dict[tuple[Demand, int], Sweep] = {}
+        self._spans: dict[Demand, list[int]] = {}
 
     def earliest(
         self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
@@ -126,7 +130,7 @@ class Several:
         if not len(units.nodes):
             return None
         sweep = self._sweep(demand, units, span, since)
-        lower = max(sweep.at, since)
+        lower = max(sweep.at, sweep.lower, since)
         if lower > last:
             return None
         if sweep.at != lower:
@@ -135,6 +139,7 @@ class Several:
 
     def _run(self, sweep: Sweep, ask: Question) -> tuple[int, list[Pick], View] | None:
         """Go through the changes from where the sweep stands."""
+        profiles = self.profiles
         units, span, barred, last = ask.units, ask.span, ask.barred, ask.last
         more = {self.profiles.relative(until) for until in barred.values()}  # Other times to try.
         keep = True  # As long as no time was passed over only because of barred nodes.
@@ -145,13 +150,11 @@ class Several:
                 return found
             keep = not barred
         while at < last:
-            until = min(at + sweep.step, last)
+            until = min(profiles.reach(at, units.step), last)
+            ended = profiles.reach(at + span - 1, units.step)
+            if ended < HORIZON:  # Else few ends are left, and all of them are looked at.
+                until = max(min(until, ended - span + 1), at + 1)
             places, times, gives = self._changes(units, span, at, until)
-            if len(places) > _MANY and until - at > 1:
-                sweep.step = max(1, sweep.step // 4)
-                continue
-            if len(places) < _FEW:
-                sweep.step = min(sweep.step * 4, HORIZON)
             if len(places):
                 gains = gives.copy()
                 same = places[1:] == places[:-1]
@@ -209,13 +212,13 @@ class Several:
         """Give the changes of intervals that begin in (after, until]: place, time, units from then on; by place and
         time."""
         profiles = self.profiles
-        longest = int(profiles.lengths[units.nodes].max(initial=1))
-        times = profiles.data[units.nodes, 0, :longest]
-        begun = np.nonzero((times > after) & (times <= until))
-        ended = np.nonzero((times >= after + span) & (times < until + span) & (times <= HORIZON))
-        places = np.concatenate((begun[0], ended[0]))
-        when = np.concatenate((times[begun], times[ended] - (span - 1))).astype(np.int64)
-        if not len(places) or len(places) > _MANY:
+        begun, ended = profiles.moments(after, until), profiles.moments(after + span - 1, until + span - 1)
+        places = units.place[np.concatenate((begun[0], ended[0]))]
+        when = np.concatenate((begun[1], ended[1] - (span - 1)))
+        inside = places >= 0
+        if not inside.all():
+            places, when = places[inside], when[inside]
+        if not len(places):
             return places, when, when
         order = np.lexsort((when, places))
         places, when = places[order], when[order]
@@ -238,6 +241,14 @@ class Several:
         sweep = known.get(key)
         if sweep is None or sweep.since > since:
             sweep = known[key] = Sweep(profiles.log_to, since)
+            spans = self._spans.setdefault(demand, [])
+            if span not in spans:
+                insort(spans, span)
+            shorter = self._sweeps.get((demand, spans[spans.index(span) - 1])) if spans[0] != span else None
+            if shorter is not None and shorter.since <= since and 0 <= shorter.at <= HORIZON:
+                # A longer job cannot start earlier. Its units are counted anew where it begins.
+                self._follow(shorter, units, spans[spans.index(span) - 1])
+                sweep.lower = shorter.at
         self._follow(sweep, units, span)
         sweep.since = since
         return sweep
@@ -246,20 +257,20 @@ class Several:
         """Apply the changes of the profiles."""
         profiles = self.profiles
         seen, sweep.seen = sweep.seen, profiles.log_to
-        if sweep.at < 0:
+        if sweep.at < 0 and sweep.lower < 0:
             return
         if seen < profiles.log_from:
-            sweep.at = -1
+            sweep.at = sweep.lower = -1
             return
         changes = profiles.log[seen - profiles.log_from : profiles.log_to - profiles.log_from]
         if not len(changes):
             return
         places = units.place[changes[:, 0]]
         grown = (changes[:, 3] > 0) & (places >= 0)
-        if grown.any() and int(changes[grown, 1].min()) - span < sweep.at:
-            sweep.at = -1
+        if grown.any() and int(changes[grown, 1].min()) - span < max(sweep.at, sweep.lower):
+            sweep.at = sweep.lower = -1
             return
-        if sweep.at > HORIZON:
+        if not 0 <= sweep.at <= HORIZON:
             return
         touched = (places >= 0) & (changes[:, 1] < sweep.at + span) & (changes[:, 2] > sweep.at)
         if not touched.any():
