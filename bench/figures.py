@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import load
+from bench import load, plan
 from bench.measure import (
     BIN,
     Figure,
@@ -280,6 +280,30 @@ FIGURES = {
         Figure(
             "replay_week", "replay of a real week of 19,579 jobs on its 217 nodes with `muster sim`",
             "jobs per CPU second", 5000.0, 10000.0, "higher", replay_week,
+        ),
+        Figure(
+            "plan_1k_10k", "full-depth calendar of 1,000 nodes and 10,000 pending jobs, CPU time",
+            "s", 2.0, 0.8, "lower", lambda quick: plan.calendar(1000, 1000 if quick else 10_000),
+        ),
+        Figure(
+            "plan_10k_10k", "the same of 10,000 nodes and 10,000 jobs",
+            "s", 4.0, 1.5, "lower", lambda quick: plan.calendar(10_000, 1000 if quick else 10_000),
+        ),
+        Figure(
+            "plan_10k_100k", "the same of 10,000 nodes and 100,000 jobs",
+            "s", 45.0, 15.0, "lower", lambda quick: plan.calendar(10_000, 10_000 if quick else 100_000),
+        ),
+        Figure(
+            "plan_vs_naive", "that plan with what the search remembers over without, 10,000 nodes and 5,000 jobs",
+            "ratio", 0.2, 0.05, "lower", lambda quick: plan.against_naive(10_000, 500 if quick else 5000),
+        ),
+        Figure(
+            "predicted_wait", "mean predicted wait by resource over whole nodes, 1,000 nodes and 5,000 jobs",
+            "ratio", 0.5, None, "lower", lambda quick: plan.predicted_wait(1000, 500 if quick else 5000),
+        ),
+        Figure(
+            "core_import", "CPU time of importing the scheduling core with numpy",
+            "s", 0.25, None, "lower", lambda quick: plan.core_import(2 if quick else 7),
         ),
     )
 }  # fmt: skip

@@ -70,16 +70,16 @@ def predicted_wait(nodes: int, pending: int) -> Taken:
     return Taken(rounded(waits[0] / waits[1]), 0.0, {"by_resource_s": rounded(waits[0]), "whole_s": rounded(waits[1])})
 
 
-_IMPORT = "import time; b = time.process_time(); import ctld.sched.cycle, ctld.sched.search; print(time.process_time() - b)"
+_IMPORT = (
+    "import time; b = time.process_time(); import ctld.sched.cycle, ctld.sched.search; print(time.process_time() - b)"
+)
 
 
 def core_import(rounds: int) -> Taken:
     """CPU seconds of importing the scheduling core, numpy included, in a new interpreter."""
     times = []
     for _ in range(rounds + 1):
-        done = subprocess.run(
-            [sys.executable, "-c", _IMPORT], cwd=ROOT, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", _IMPORT], cwd=ROOT, capture_output=True, text=True, check=True)
         times.append(float(done.stdout))
     times = times[1:]
     return Taken(rounded(median(times)), rounded(max(times) - min(times)), {"rounds": rounds})

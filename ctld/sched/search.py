@@ -5,7 +5,7 @@ The answer depends on what is free from `not_before` on and on the demand alone.
 comes free bounds stay valid, and a change of a node puts back only the bounds whose interval it touches.
 
 * One node: the earliest start; among the nodes that have it the lowest weight, then the fewest free GPUs and CPUs at
-  that start, then the lowest index.
+  that start, then the lowest index; or what `Manner` says instead, of what is free all over the interval.
 * Several nodes: the earliest start at which `select.choose` finds a place in what is free all over the interval.
 """
 
@@ -19,17 +19,21 @@ import numpy.typing as npt
 
 from ctld.core.model import UNLIMITED
 from ctld.sched.demand import Alternative, Demand
-from ctld.sched.fleet import Fleet, Ints, View
+from ctld.sched.fleet import Fleet, Ints, View, bitmap
 from ctld.sched.needs import Amount, amount, share_vector
 from ctld.sched.profiles import HORIZON, PAD, SHUT, Profiles, Short
-from ctld.sched.releases import Row
-from ctld.sched.select import Pick
-from ctld.sched.sweep import Several
+from ctld.sched.releases import FAR, Row
+from ctld.sched.select import Pick, choose
+from ctld.sched.sweep import UNBOUND, Several
 
 NEVER = HORIZON + 1
 """Relative start where none is possible."""
 LONGEST = HORIZON - 1
 """Relative duration of jobs without limit."""
+
+
+MOST_KEPT = 1 << 25
+"""Numbers that are remembered in all; at the bound everything is forgotten, and worked out anew as it is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,17 @@ class Wants:
 
     __slots__ = ("bounds", "cpus", "gpus", "late", "memory", "nodes", "place")
 
-    def __init__(self, fleet: Fleet, nodes: Ints, amounts: list[Amount], counts_memory: bool) -> None:
+    def __init__(self, fleet: Fleet, nodes: Ints, demand: Demand) -> None:
+        amounts = demand.amounts
         kinds = fleet.kind_column[nodes]
         self.nodes = nodes
         self.place = np.full(fleet.size, -1, np.int64)
         """Node -> its place in `nodes`, -1 when it is not there."""
         self.place[nodes] = np.arange(len(nodes))
-        self.cpus: Short = np.array([one[0] for one in amounts], np.int32)[kinds]
-        self.memory: Short = np.array([one[1] if counts_memory else 0 for one in amounts], np.int32)[kinds]
+        cpus = [one[0] if not demand.shared else UNBOUND for one in amounts]
+        self.cpus: Short = np.array(cpus, np.int32)[kinds]
+        memory = [one[1] if demand.need.memory_counts else 0 for one in amounts]
+        self.memory: Short = np.array(memory, np.int32)[kinds]
         self.gpus: list[tuple[int, Short]] = [
             (at, np.array([one[2][at] for one in amounts], np.int32)[kinds])
             for at in range(len(amounts[0][2]))
@@ -103,8 +110,9 @@ class Search:
         self._cpus_most, self._gpus_most = (1 << cpus) - 1, (1 << gpus) - 1
         self._weight: Ints = np.array([ranks[one] for one in fleet.weight], np.int64) << (1 + cpus + gpus)
         self._several = Several(profiles, cached=cached)
+        self._kept = 0
         self._by_demand: dict[tuple[Demand, int, bool], Wants] = {}
-        self._by_content: dict[tuple[int, bool, tuple[Amount, ...]], Wants] = {}
+        self._by_content: dict[tuple[int, tuple[bool, bool], tuple[Amount, ...]], Wants] = {}
 
     def earliest(
         self,
@@ -126,6 +134,11 @@ class Search:
 
         None: no start is possible, or none up to the window's end.
         """
+        if self._kept + self._several.kept > MOST_KEPT:
+            self._by_demand.clear()
+            self._by_content.clear()
+            self._several = Several(self.profiles, cached=self.cached)
+            self._kept = 0
         span = LONGEST if duration == UNLIMITED else max(1, min(duration, LONGEST))
         since = self.profiles.relative(not_before)
         last = HORIZON
@@ -139,20 +152,27 @@ class Search:
         found = self._one(demand, span, since, barred, last)
         if found is not None:
             if found[0] <= since or not demand.need.uneven:
-                return self._found_one(demand, *found)
+                return self._found_one(demand, span, found, barred)
             last = found[0] - 1
         elif not demand.need.uneven:
             return None
         several = self._several.earliest(demand, span, since, barred, last)
         if several is not None or found is None:
             return self._found(several)
-        return self._found_one(demand, *found)
+        return self._found_one(demand, span, found, barred)
 
     def _found(self, found: tuple[int, list[Pick], View] | None) -> Found | None:
         return None if found is None else Found(self.profiles.absolute(found[0]), found[1], found[2])
 
-    def _found_one(self, demand: Demand, start: int, node: int) -> Found:
-        return Found(self.profiles.absolute(start), [(node, demand.tasks, demand.need.gpus_total[0])], None)
+    def _found_one(self, demand: Demand, span: int, found: tuple[int, int], barred: Mapping[int, int]) -> Found:
+        start, node = found
+        begin = self.profiles.absolute(start)
+        if demand.manner.tightest:
+            return Found(begin, [(node, demand.tasks, demand.need.gpus_total[0])], None)
+        view = self.profiles.window(begin, min(begin + span, FAR))
+        picks = choose(demand, view, bitmap(node for node, until in barred.items() if until > begin))
+        assert picks is not None  # One node at least has room.
+        return Found(begin, picks, view)
 
     # One node.
 
@@ -226,6 +246,7 @@ class Search:
         """Give the bounds of a set and duration, brought up to the profiles."""
         base = wants.bounds.get(span)
         if base is None:
+            self._kept += 2 * len(wants.nodes)  # Those for later starts come along.
             shorter = max((known for known in wants.bounds if known < span), default=0)
             if shorter:
                 known = wants.bounds[shorter]
@@ -293,12 +314,10 @@ class Search:
         by_demand = (demand, number, True)
         found = self._by_demand.get(by_demand)
         if found is None:
-            content = (alternative.bits, demand.need.memory_counts, tuple(demand.amounts))
+            content = (alternative.bits, (demand.need.memory_counts, demand.shared), tuple(demand.amounts))
             found = self._by_content.get(content)
             if found is None:
-                found = self._by_content[content] = Wants(
-                    demand.fleet, alternative.indexes, demand.amounts, demand.need.memory_counts
-                )
+                found = self._by_content[content] = Wants(demand.fleet, alternative.indexes, demand)
             self._by_demand[by_demand] = found
         return found
 

@@ -15,10 +15,12 @@ import numpy as np
 
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import Ints, View, members
-from ctld.sched.profiles import HORIZON, Profiles, Short
+from ctld.sched.profiles import HORIZON, PAD, SHUT, Profiles, Short
 from ctld.sched.releases import FAR
 from ctld.sched.select import Pick, choose
 
+UNBOUND = -(SHUT // 2)
+"""CPUs that are wanted where free ones do not matter: any node that is not closed has as many."""
 _TOGETHER = 512
 """Changes on the nodes of a demand that are looked at together."""
 
@@ -36,7 +38,10 @@ class Units:
         self.nodes: Ints = np.array(members(bits), np.int64)
         self.place = np.full(fleet.size, -1, np.int64)
         self.place[self.nodes] = np.arange(len(self.nodes))
-        rows = [(one[0], one[1] if need.memory_counts else 0, *one[2]) for one in demand.least]
+        rows = [
+            (one[0] if not demand.shared else UNBOUND, one[1] if need.memory_counts else 0, *one[2])
+            for one in demand.least
+        ]
         self.step = min(_TOGETHER * fleet.size // max(1, len(self.nodes)), 16 * _TOGETHER)
         """Changes of all nodes among which so many are on these."""
         self.least: Short = np.array(rows, np.int32).reshape(len(rows), -1)[fleet.kind_column[self.nodes]]
@@ -48,6 +53,9 @@ class Units:
         self.limits = 1
         """Most units on a node."""
         if not need.uneven:
+            return
+        if need.fine is not None:  # By rules of its own: any node that serves might take all.
+            self.wanted = self.limits = max(need.tasks, need.nodes) if need.tasks else need.gpus_total[0]
             return
         if need.tasks:
             self.wanted = max(need.tasks, need.nodes)
@@ -69,7 +77,7 @@ class Units:
         wanted = self.least if places is None else self.least[places]
         served = np.asarray((least >= wanted).all(1))
         if not self.per_unit:
-            return served.astype(np.int64)
+            return np.where(served, self.limits, 0)
         units: Ints = np.full(len(least), self.limits, np.int64)
         for resource, amount in self.per_unit:
             np.minimum(units, least[:, resource] // amount, out=units)
@@ -115,6 +123,8 @@ class Several:
     def __init__(self, profiles: Profiles, *, cached: bool) -> None:
         self.profiles = profiles
         self.cached = cached
+        self.kept = 0
+        """Numbers that are remembered."""
         self._units: dict[Demand, Units] = {}
         self._sweeps: dict[tuple[Demand, int], Sweep] = {}
         self._late: dict[tuple[Demand, int], Sweep] = {}
@@ -240,6 +250,7 @@ class Several:
         known = self._sweeps if since <= now else self._late
         sweep = known.get(key)
         if sweep is None or sweep.since > since:
+            self.kept += len(units.nodes)
             sweep = known[key] = Sweep(profiles.log_to, since)
             spans = self._spans.setdefault(demand, [])
             if span not in spans:
@@ -289,5 +300,5 @@ def _least(profiles: Profiles, nodes: Ints, starts: Ints, span: int) -> Short:
     times = block[:, 0]
     outside = times >= (starts + span)[:, None]
     outside[:, :-1] |= times[:, 1:] <= starts[:, None]
-    found: Short = np.where(outside[:, None, :], np.int32((1 << 31) - 1), block[:, 1:]).min(2)
+    found: Short = np.where(outside[:, None, :], np.int32(PAD), block[:, 1:]).min(2)
     return found

@@ -65,8 +65,8 @@ def requests(draw: st.DrawFn) -> Request:
     return Request(**fields)  # type: ignore[arg-type]
 
 
-def demands(fleet: Fleet, asked: list[Request]) -> list[Demand]:
-    partition = a_partition(nodes=fleet.size)
+def demands(fleet: Fleet, asked: list[Request], *, lln: bool) -> list[Demand]:
+    partition = a_partition(nodes=fleet.size, lln=lln)
     made = []
     for request in asked:
         try:
@@ -112,7 +112,7 @@ class Oracle:
     def place(self, demand: Demand, start: int, end: int, barred_until: dict[int, int]) -> list[Pick] | None:
         view = self.view(start, end)
         barred = bitmap(node for node, until in barred_until.items() if until > start)
-        if demand.single:
+        if demand.single and demand.manner.tightest:
             fits = [
                 node for node in demand.alternatives[0].nodes if fits_on(demand, view, node) and not barred >> node & 1
             ]
@@ -202,7 +202,11 @@ def test_the_earliest_start_is_the_earliest(data: st.DataObject) -> None:
     fleet = data.draw(fleets())
     profiles, oracle = Profiles(fleet, BEGIN), Oracle(fleet)
     searches = [Search(profiles), Search(profiles, cached=False)]
-    asked = demands(fleet, data.draw(st.lists(requests(), min_size=1, max_size=4)))
+    asked = demands(
+        fleet,
+        data.draw(st.lists(requests(), min_size=1, max_size=4)),
+        lln=data.draw(st.sampled_from((False, False, True))),
+    )
     taken: list[tuple[Row, int, int]] = []
     now = BEGIN
     for _ in range(data.draw(st.integers(1, 14)) if asked else 0):
