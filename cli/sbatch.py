@@ -23,7 +23,7 @@ _SENT = frozenset((
     "error", "exclude", "exclusive", "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "input", "job_name",
     "kill_on_invalid_dep", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice", "nodelist", "nodes", "ntasks",
     "ntasks_per_gpu", "ntasks_per_node", "open_mode", "output", "overcommit", "oversubscribe", "partition", "priority",
-    "qos", "requeue", "reservation", "signal", "time_limit", "tmp",
+    "qos", "requeue", "reservation", "signal", "time_limit", "tmp", "deadline", "time_min",
     "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
     "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
 ))  # fmt: skip

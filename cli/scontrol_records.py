@@ -20,6 +20,7 @@ JOB_FIELDS = (
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
     *("name", "nice", "node_range", "nodelist", "oversubscribe", "partition", "planned_nodes", "priority", "qos"),
     *("reason", "requested_nodes", "requested_tres", "requeue", "reservation", "restarts", "scheduler", "sid"),
+    *("deadline", "time_min"),
     *("preempt_at", "preempt_eligible_at", "seconds_before_suspension", "start_at", "state", "suspended_at"),
     *("std_err_path", "std_in_path", "std_out_path", "submit_host", "submit_line", "submitted_at", "tasks"),
     *("tasks_per_node", "tmp", "tres_per_job", "tres_per_node", "tres_per_task", "uid", "used", "user", "wckey"),
@@ -88,10 +89,12 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
     if details:
         lines.append(f"DerivedExitCode={one['derived_exit_code']}")
     lines += [
-        f"RunTime={format_duration(one['used'])} TimeLimit={_limit(one['limit'])} TimeMin=N/A",
+        f"RunTime={format_duration(one['used'])} TimeLimit={_limit(one['limit'])}"
+        f" TimeMin={format_duration(one['time_min']) if one['time_min'] else 'N/A'}",
         f"SubmitTime={_time(one['submitted_at'])} EligibleTime={_time(one['eligible_at'])}",
         f"AccrueTime={_time(one['eligible_at'])}",
-        f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])} Deadline=N/A",
+        f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])}"
+        f" Deadline={_time(one['deadline']) if one['deadline'] else 'N/A'}",
         *_preempted(one),
         f"SuspendTime={_time_or_none(one['suspended_at'])} SecsPreSuspend={one['seconds_before_suspension']}"
         f" LastSchedEval={_time(one['evaluated_at'])} Scheduler={one['scheduler']}",

@@ -20,6 +20,7 @@ _ENTITIES = (
 _JOB_KEYS = (
     ("arraytaskthrottle", 10), ("comment", 3), ("dependency", 1), ("eligibletime", 2), ("jobname", 4), ("name", 2),
     ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("reservationname", 3),
+    ("deadline", 3), ("timemin", 5),
     ("sitefactor", 5), ("starttime", 2), ("timelimit", 5),
 )  # fmt: skip
 _NODE_KEYS = (("activefeatures", 7), ("availablefeatures", 9), ("features", 1), ("reason", 1), ("state", 1),
@@ -117,6 +118,13 @@ def _job_field(key: str, value: str, word: str) -> dict[str, Any]:
         return {"name": value}
     if key in ("starttime", "eligibletime"):
         return {"begin": _time(value)}
+    if key == "deadline":
+        return {"deadline": _time(value)}
+    if key == "timemin":
+        found = _limit(value)
+        if "time_limit_minutes" not in found:
+            raise base.Quit(1, f"scontrol: error: Invalid value in {word}: write a time, not a change")
+        return {"time_min_minutes": found["time_limit_minutes"]}
     if key == "timelimit":
         return _limit(value)
     if key == "arraytaskthrottle":

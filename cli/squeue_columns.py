@@ -89,7 +89,7 @@ JOB_NAMES: dict[str, Source] = {
     "cpus-per-task": ("CPUS_PER_TASK", "cpus_per_task", "na"),
     "cpus-per-tres": ("CPUS_PER_TRES", "cpus_per_tres", "na"),
     "cronjob": ("CRON_JOB", "", "=No"),
-    "deadline": ("DEADLINE", "", "=N/A"),
+    "deadline": ("DEADLINE", "deadline", "time"),
     "delayboot": ("DELAY_BOOT", "", "=0:00:00"),
     "dependency": JOB_LETTERS["E"],
     "derivedec": ("DERIVED_EC", "derived_exit_code", "na"),

@@ -68,6 +68,7 @@ class JobRequest(Message, frozen=True):
     cores_per_socket: Count | None = None
     cpus_per_gpu: Count | None = None
     cpus_per_task: Count | None = None
+    deadline: Epoch | None = None
     dependency: Text | None = None
     error: Text | None = None
     exclude: Text | None = None
@@ -117,6 +118,7 @@ class JobRequest(Message, frozen=True):
     time_limit: Limit | None = None
     """Minutes; 0 and -1 are unlimited."""
     tres_per_task: Text | None = None
+    time_min: Limit | None = None
     tmp: Mib | None = None
     wckey: Word | None = None
 
@@ -218,6 +220,8 @@ class UpdateJobRequest(Message, frozen=True):
     """0: no limit."""
     partition: Word | None = None
     requeue: bool | None = None
+    deadline: Epoch | None = None
+    time_min_minutes: Limit | None = None
     reservation: Word | None = None
     """Empty: none."""
 

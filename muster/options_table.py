@@ -267,12 +267,12 @@ ENVIRONMENT_ONLY = (
 )
 
 _COMMON = (
-    "account", "array", "begin", "chdir", "comment", "constraint", "cpus-per-task", "dependency", "error",
+    "account", "array", "begin", "chdir", "comment", "constraint", "cpus-per-task", "deadline", "dependency", "error",
     "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "mem-per-gpu",
     "gres", "hold", "input", "job-name", "mem", "mem-per-cpu", "mincpus", "nice", "nodelist", "nodefile",
     "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu", "open-mode", "output",
     "overcommit", "partition", "priority", "propagate", "qos", "quiet", "reservation", "signal", "test-only",
-    "time", "tmp", "verbose", "version", "help", "usage", "wait", "oversubscribe",
+    "time", "time-min", "tmp", "verbose", "version", "help", "usage", "wait", "oversubscribe",
     "core-spec", "cores-per-socket", "extra-node-info", "gpus-per-socket", "gres-flags", "hint", "licenses",
     "ntasks-per-core", "ntasks-per-socket", "sockets-per-node", "thread-spec", "threads-per-core", "tres-per-task",
 )

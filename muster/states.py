@@ -95,6 +95,7 @@ class Reason(StrEnum):
     PARTITION_INACTIVE = "PartitionInactive"
     BAD_CONSTRAINTS = "BadConstraints"
     CLEANING = "Cleaning"
+    DEADLINE = "DeadLine"
     LICENSES = "Licenses"
     MAX_REQUEUE = "JobHoldMaxRequeue"
     MAX_MEMORY = "MaxMemPerLimit"

@@ -146,6 +146,8 @@ class UpdateJob:
     array_limit: int | None = None
     partition: str | None = None
     requeue: bool | None = None
+    deadline_at: UnixTime | None = None
+    time_min_minutes: int | None = None
     reservations: tuple[str, ...] | None = None
 
 

@@ -160,6 +160,8 @@ class ArrayTasksCancelled(EventBase, frozen=True, tag="untask"):
     tasks: Ranges
     record: RunRecord
     """One record for all of them (`array_tasks` names them)."""
+    state: int = 4
+    """CANCELLED, or DEADLINE: how the record ends when none is left."""
 
 
 class JobRequeued(EventBase, frozen=True, tag="requeue"):
@@ -220,6 +222,8 @@ class JobChanged(EventBase, frozen=True, tag="change"):
     array_limit: int | None = None
     partitions: tuple[str, ...] | None = None
     requeue: bool | None = None
+    deadline_at: UnixTime | None = None
+    time_min_minutes: int | None = None
     reservations: tuple[str, ...] | None = None
     exempt: tuple[str, ...] | None = None
 

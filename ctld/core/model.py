@@ -106,6 +106,8 @@ class Request(Record, frozen=True):
     exclude: tuple[str, ...] = ()
     exclusive: str = ""
     """"" | node | user."""
+    time_min_minutes: int = 0
+    """--time-min: the run may be planned, and limited, as short as that; 0: not given."""
     oversubscribe: bool = False
     overcommit: bool = False
     reservations: tuple[str, ...] = ()
@@ -201,6 +203,8 @@ class JobSpec(Record, frozen=True):
     time_limit_minutes: int = 0
     """As asked: 0 not given, -1 unlimited."""
     begin_at: UnixTime = UnixTime(0)
+    deadline_at: UnixTime = UnixTime(0)
+    """--deadline: the job is removed when it cannot end by then; 0: none."""
     signal: SignalSpec | None = None
     requeue: bool = True
     kill_invalid_depend: bool = False

@@ -30,6 +30,8 @@ class Start:
     """The advance reservation that it is to run in."""
     licenses: str = ""
     """What it holds while it runs: `a:2,b:1`."""
+    limit_seconds: int = 0
+    """Limit of the run where --time-min lets it be shorter than asked for; 0: as asked for."""
 
 
 @dataclass(frozen=True, slots=True)

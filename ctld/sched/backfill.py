@@ -11,7 +11,7 @@ Traces gave 24 % longer mean waits on whole-node clusters with the opposite rule
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ctld.core.model import NodeShare
@@ -62,6 +62,13 @@ class Guard:
                 self._bound(view, node, len(self._views))
             self._views.append(view)
         return self._views[rank]
+
+    def until(self, nodes: Iterable[int], end: int) -> int:
+        """Give the first start of a reservation on one of these nodes that is not before `end`; -1: there is none."""
+        for one in self.reservations[self.rank(end) :]:
+            if not one.spare.keys().isdisjoint(nodes):
+                return one.start_at
+        return -1
 
     def cap(self, view: View, rank: int) -> None:
         """Lower a view of some later moment to what the first reservations spare."""

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import licenses, ranges
+from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.holds import barred as barred_by
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Plan, Preempt, Start, Wait
 from ctld.core.queue import JobClass, order_key
 from ctld.core.state import State
-from ctld.core.times import limit_end
+from ctld.core.times import limit_end, stretched
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View, bitmap, free_view
@@ -378,7 +379,9 @@ class Pass:
     ) -> None:
         name = entry.partition.name
         by = "Backfill" if name in self._blocked else "Main"
-        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, self._held))
+        limit = self._stretched(entry, cursor.job, shares, end) if entry.jobs.request.time_min_minutes else 0
+        end = end_of(self.at, limit) if limit else end
+        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, self._held, limit))
         for license_name, count in licenses.held(self._held).items():
             self._licenses[license_name] = self._licenses.get(license_name, 0) + count
         self.waits.pop(cursor.job.id, None)
@@ -394,6 +397,17 @@ class Pass:
         self.guard.took(fleet, shares, end, name)
         cursor.started()
 
+    def _stretched(self, entry: Entry, job: Job, shares: tuple[NodeShare, ...], end: int) -> int:
+        """Give the limit of a run that was planned as short as --time-min allows: as long as nothing is in its way."""
+        asked = run_limit_seconds(job, entry.partition)
+        start = self.guard.until([share.node for share in shares], end)
+        until = -1 if start < 0 else start - self.at
+        if self.state.reservations:
+            found = barred_by(self.state, None, self.at, end_of(self.at, asked))
+            if any(found.forbids(share) for share in shares):
+                until = entry.limit_seconds
+        return stretched(asked, entry.jobs.request.time_min_minutes, until)
+
     def _make_room(self, entry: Entry, cursor: Cursor) -> bool:
         """Preempt others for the job at the cursor, where it may; the job waits for them to go then."""
         name, job = entry.partition.name, cursor.job
@@ -401,7 +415,7 @@ class Pass:
             return False
         if job.spec.request.reservations:
             return False  # What is reserved for it nobody else has.
-        end = end_of(self.at, entry.limit_seconds)
+        end = end_of(self.at, run_limit_seconds(job, entry.partition))
         closed = 0
         if self.state.reservations:
             found = barred_by(self.state, None, self.at, end)

@@ -17,6 +17,7 @@ from ctld.core.model import Node, PartitionSpec, Request, Settings
 from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State
+from ctld.core.times import planned_seconds
 from ctld.core.usable import usable
 from ctld.sched import limits
 from ctld.sched.demand import Demand, demand_of
@@ -171,7 +172,7 @@ class PlanMemory:
         if isinstance(demand, Wait):
             return Entry(jobs, place, partition, None, demand)
         entry = Entry(jobs, place, partition, demand, None)
-        entry.limit_seconds = limit
+        entry.limit_seconds = planned_seconds(limit, jobs.request.time_min_minutes)
         if state.settings.preemption.rule == "qos":
             entry.tier -= qos_ranks(state.accounts.qos).get(job.spec.qos, 0) << _TIER_BITS
         if state.limits.enforced:

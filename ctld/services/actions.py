@@ -159,6 +159,8 @@ class _Jobs:
             array_limit=request.array_limit,
             partition=request.partition,
             requeue=request.requeue,
+            deadline_at=None if request.deadline is None else UnixTime(request.deadline),
+            time_min_minutes=None if request.time_min_minutes is None else max(0, request.time_min_minutes),
             reservations=None if request.reservation is None else reservation_names(request.reservation),
         )
 

@@ -21,7 +21,7 @@ from ctld.core.limits.load import Load
 from ctld.core.model import Job, NodeShare, PartitionSpec
 from ctld.core.queue import Queue
 from ctld.core.state import State
-from ctld.core.times import grace_end, limit_end
+from ctld.core.times import grace_end, latest_start, limit_end
 from muster.ids import NO_TASK
 from muster.states import JobState
 
@@ -78,9 +78,10 @@ def due_at(state: State, job: Job) -> int:
         since = job.submitted_at if job.state == PENDING else job.ended_at
         return since + (settings.node_timeout_seconds or 300)
     if job.state == PENDING:
+        removed = max(1, latest_start(job) + 1) if job.spec.deadline_at else 0
         if job.eligible_at or job.clauses or job.hold or not job.priority:
-            return 0
-        return max(1, job.begin_at)
+            return removed
+        return min(max(1, job.begin_at), removed or job.begin_at + 1)
     if job.state > SUSPENDED:
         if not settings.min_job_age_seconds:
             return 0
@@ -102,6 +103,8 @@ def due_at(state: State, job: Job) -> int:
             times.append(ends_at + 60 * settings.over_time_minutes)
         if job.spec.signal is not None and not job.warned:
             times.append(ends_at - job.spec.signal.seconds)
+    if job.spec.deadline_at:
+        times.append(job.spec.deadline_at)
     if job.preempted is not None:
         times.append(grace_end(job))
     if not job.spec.batch and not job.next_step:

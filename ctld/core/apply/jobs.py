@@ -69,7 +69,7 @@ def tasks_cancelled(state: State, event: ArrayTasksCancelled) -> None:
     else:
         new = structs.replace(
             job,
-            state=int(JobState.CANCELLED),
+            state=event.state,
             ended_at=event.at,
             exit_status=0,
             reason=event.record.reason,
@@ -105,14 +105,17 @@ def changed(state: State, event: JobChanged) -> None:
     job = state.jobs[event.job_id]
     spec_fields = {
         name: value
-        for name in ("name", "comment", "partitions", "requeue", "time_limit_minutes", "exempt")
+        for name in ("name", "comment", "partitions", "requeue", "time_limit_minutes", "exempt", "deadline_at")
         if (value := getattr(event, name)) is not None
     }
     fields: dict[str, object] = {name: value for name in _CHANGED if (value := getattr(event, name)) is not None}
     if event.begin_at is not None:
         spec_fields["begin_at"] = event.begin_at
-    if event.reservations is not None:
-        spec_fields["request"] = structs.replace(job.spec.request, reservations=event.reservations)
+    request = {
+        name: value for name in ("reservations", "time_min_minutes") if (value := getattr(event, name)) is not None
+    }
+    if request:
+        spec_fields["request"] = structs.replace(job.spec.request, **request)
     if spec_fields:
         fields["spec"] = interned(state, structs.replace(job.spec, **spec_fields))
     if event.clauses is not None:

@@ -137,6 +137,7 @@ def requeued(state: State, event: JobRequeued) -> None:
         state=PENDING,
         flags=flags,
         submitted_at=event.at,
+        limit_seconds=_full_limit(job),
         priority=event.priority,
         priority_set=job.priority_set and event.priority == job.priority,
         hold=event.hold,
@@ -164,6 +165,13 @@ def requeued(state: State, event: JobRequeued) -> None:
     )
     put(state, job, new)
     _note_busy(state, job, event.at)
+
+
+def _full_limit(job: Job) -> int:
+    """Give the limit of the next run: --time-min may have shortened that of the last one."""
+    if job.spec.request.time_min_minutes and job.spec.time_limit_minutes > 0:
+        return job.spec.time_limit_minutes * 60
+    return job.limit_seconds
 
 
 def released(state: State, event: NodesReleased) -> None:

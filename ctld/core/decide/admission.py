@@ -110,6 +110,16 @@ def _memory_per_node(request: Request) -> int:
     return request.memory_per_cpu_mib * request.cpus_per_task
 
 
+def check_time_min(minutes: int, limit_seconds: int) -> None:
+    """Check --time-min against the limit (-1: none) that it may shorten.
+
+    Raises:
+        InvalidInput: `Invalid time-min specification`.
+    """
+    if minutes * 60 > limit_seconds >= 0:
+        raise invalid(2124, f"--time-min is {minutes} minutes, the time limit {-(-limit_seconds // 60)}")
+
+
 def limit_seconds(spec: JobSpec, partition: PartitionSpec) -> int:
     """Give the limit that a job has: as asked, else the partition's default, else its maximum; -1 is none."""
     minutes = spec.time_limit_minutes or partition.default_minutes or partition.max_minutes

@@ -48,16 +48,23 @@ def cancel(state: State, command: Cancel, at: UnixTime) -> list[Event]:
 
 
 def end_pending(
-    state: State, job: Job, at: UnixTime, *, by: int = -1, tasks: Ranges | None = None, reason: str = ""
+    state: State,
+    job: Job,
+    at: UnixTime,
+    *,
+    by: int = -1,
+    tasks: Ranges | None = None,
+    reason: str = "",
+    end: JobState = JobState.CANCELLED,
 ) -> Event:
     """Give the event that ends a waiting job (or `tasks` of an array's pending rest; None: all of it)."""
     if reason:
         job = replace(job, reason=reason)
-    record = run_record(state, job, word="CANCELLED", exit_status=0, ended_at=at, cancelled_by=by, tasks=tasks)
+    record = run_record(state, job, word=end.name, exit_status=0, ended_at=at, cancelled_by=by, tasks=tasks)
     record = replace(record, started_at=at)  # As Slurm accounts it: begun and ended at this moment.
     if is_rest(job):
-        return ArrayTasksCancelled(at, job.id, job.array_pending if tasks is None else tasks, record)
-    return JobFinished(at, job.id, _CANCELLED, record, reason=reason, completing=job.completing)
+        return ArrayTasksCancelled(at, job.id, job.array_pending if tasks is None else tasks, record, int(end))
+    return JobFinished(at, job.id, int(end), record, reason=reason, completing=job.completing)
 
 
 def note_stopped(state: State, command: NoteStopped, at: UnixTime) -> list[Event]:

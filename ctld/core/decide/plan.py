@@ -42,6 +42,19 @@ def apply_plan(state: State, command: ApplyPlan, at: UnixTime) -> list[Event]:
     return events
 
 
+def started_limit(job: Job, partition: PartitionSpec, start: Start, at: UnixTime) -> int:
+    """Give the limit of a run that starts now: what the plan says where that is between --time-min and what was asked
+    for, and not beyond the deadline."""
+    limit, asked = run_limit_seconds(job, partition), start.limit_seconds
+    least = job.spec.request.time_min_minutes * 60
+    if least and asked >= least and (limit == UNLIMITED or asked <= limit):
+        limit = asked
+    if job.spec.deadline_at:
+        left = max(60, job.spec.deadline_at - at)
+        limit = left if limit == UNLIMITED else min(limit, left)
+    return limit
+
+
 def run_limit_seconds(job: Job, partition: PartitionSpec) -> int:
     """Give the limit of a run: as asked, else the partition's default, else its maximum; -1: unlimited."""
     if job.spec.time_limit_minutes or job.limit_seconds >= 0:
@@ -160,7 +173,7 @@ class _View:
             if free is None:
                 return None
             held = free
-        limit = run_limit_seconds(job, partition)
+        limit = started_limit(job, partition, start, at)
         end = at + limit if limit >= 0 else FOREVER
         if not allows(self._state, job, start, at, end):
             return None

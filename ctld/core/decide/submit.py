@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ctld.core.commands import Submit
 from ctld.core.decide import dependency
-from ctld.core.decide.admission import check_admission, partitions_for
+from ctld.core.decide.admission import check_admission, check_time_min, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.membership import placed
 from ctld.core.decide.numbering import JobIds, first_priority
@@ -61,6 +61,7 @@ def submit(state: State, command: Submit, at: UnixTime) -> list[Event]:
         clauses_any=any_suffices,
         reason=Reason.DEPENDENCY_NEVER if never else "",
     )
+    check_time_min(spec.request.time_min_minutes, job.limit_seconds)
     submitted = JobSubmitted(at, job)
     if not clauses:
         return [submitted]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ctld.core.apply.indexes import PENDING, SUSPENDED
 from ctld.core.commands import Tick
 from ctld.core.decide import dependency, reservation_time
+from ctld.core.decide.cancel import end_pending
 from ctld.core.decide.ending import end_by_kill, finish, kill_of
 from ctld.core.decide.overuse import overused
 from ctld.core.decide.suspend import returning
@@ -26,9 +27,9 @@ from ctld.core.events import (
 from ctld.core.model import Job, Kill
 from ctld.core.record import TERM
 from ctld.core.state import State
-from ctld.core.times import limit_end
+from ctld.core.times import latest_start, limit_end
 from muster.ids import UnixTime
-from muster.states import JobState
+from muster.states import JobState, Reason
 
 NEVER_USED = "srun did not begin its step"
 
@@ -52,7 +53,10 @@ def tick(state: State, command: Tick, at: UnixTime) -> list[Event]:
         elif job.state > SUSPENDED:
             purged.append(job_id)
         elif job.state == PENDING:
-            events.append(JobEligible(at=at, job_id=job.id))
+            if job.spec.deadline_at and at > latest_start(job):
+                events.append(end_pending(state, job, at, end=JobState.DEADLINE, reason=Reason.DEADLINE))
+            else:
+                events.append(JobEligible(at=at, job_id=job.id))
         else:
             events += _of_running(state, job, at)
     if state.reservations:
@@ -80,6 +84,9 @@ def _of_running(state: State, job: Job, at: UnixTime) -> list[Event]:
             # No process was ever begun for it: nothing is left on its nodes.
             return [finish(state, job, at, JobState.CANCELLED, state_text=NEVER_USED)]
     events: list[Event] = []
+    if job.spec.deadline_at and at >= job.spec.deadline_at and job.kill is None:
+        kill = Kill(state=int(JobState.DEADLINE), at=at, why="TIME LIMIT")
+        return [KillOrdered(at=at, job_id=job.id, kill=kill)]
     victim = job.preempted
     if victim is not None and job.kill is None and victim.mode != "SUSPEND" and at >= victim.ends_at:
         return [KillOrdered(at=at, job_id=job.id, kill=kill_of(victim, at))]

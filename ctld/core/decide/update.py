@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ctld.core.commands import COMPUTED, UpdateJob
 from ctld.core.decide import dependency
-from ctld.core.decide.admission import check_admission, check_limits, partitions_for
+from ctld.core.decide.admission import check_admission, check_limits, check_time_min, partitions_for
 from ctld.core.decide.fit import check_fit
 from ctld.core.decide.hold import holder, priority_of
 from ctld.core.decide.membership import placed
@@ -88,6 +88,13 @@ def _changes(state: State, job: Job, command: UpdateJob, at: UnixTime) -> list[E
     if command.begin_at is not None:
         _needs_pending(job)
         changed = replace(changed, begin_at=command.begin_at)
+    if command.deadline_at is not None:
+        changed = replace(changed, deadline_at=command.deadline_at)
+    if command.time_min_minutes is not None:
+        _needs_pending(job)
+        limit = changed.limit_seconds if changed.limit_seconds is not None else job.limit_seconds
+        check_time_min(command.time_min_minutes, limit)
+        changed = replace(changed, time_min_minutes=command.time_min_minutes)
     if command.partition is not None:
         changed = _partition(state, job, command, changed)
     if command.reservations is not None and command.reservations != job.spec.request.reservations:

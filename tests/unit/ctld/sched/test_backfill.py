@@ -160,3 +160,20 @@ def test_releases_follow_many_jobs_that_come_and_go(small: int) -> None:
             job = state.jobs[job_id]
             state.jobs[job_id] = replace(job, limit_seconds=100 + job_id % 50)
         at += 10
+
+
+def test_time_min_lets_a_job_start_before_a_reservation_and_gives_it_what_is_left() -> None:
+    state = a_state(nodes=2, cpus=8)
+    busy(state, 1, 0, 8, limit_seconds=3000)
+    wide = a_job(2, priority=300, nodes_min=2, nodes_max=2, ntasks=16, limit_seconds=3600)
+    short = a_job(3, priority=200, ntasks=8, limit_seconds=7200, time_limit_minutes=120, time_min_minutes=20)
+    queued(state, wide, short)
+    (start,) = plan(state, NOON, reachable=everywhere(state)).starts
+    assert (start.job_id, start.limit_seconds) == (3, 3000)
+
+
+def test_time_min_does_not_shorten_a_run_that_nothing_is_behind() -> None:
+    state = a_state(nodes=2, cpus=8)
+    queued(state, a_job(3, ntasks=8, limit_seconds=7200, time_limit_minutes=120, time_min_minutes=20))
+    (start,) = plan(state, NOON, reachable=everywhere(state)).starts
+    assert start.limit_seconds == 7200
