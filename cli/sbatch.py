@@ -18,16 +18,11 @@ _WAIT_SECONDS = 50
 _PATIENCE_SECONDS = 600.0
 """How long --wait goes on asking for a controller that cannot be reached."""
 
-_SENT = frozenset((
-    "account", "array", "begin", "chdir", "comment", "constraint", "cpus_per_gpu", "cpus_per_task", "dependency",
-    "error", "exclude", "exclusive", "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "input", "job_name",
-    "kill_on_invalid_dep", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice", "nodelist", "nodes", "ntasks",
-    "ntasks_per_gpu", "ntasks_per_node", "open_mode", "output", "overcommit", "oversubscribe", "partition", "priority",
-    "qos", "requeue", "reservation", "signal", "time_limit", "tmp", "deadline", "time_min",
-    "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
-    "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
+_HERE = frozenset((
+    "clusters", "export", "export_file", "get_user_env", "help", "ignore_pbs", "parsable", "propagate", "quiet",
+    "test_only", "usage", "verbose", "version", "wait", "wrap",
 ))  # fmt: skip
-"""Options that go to the controller as they are; the others act here."""
+"""Options that act in this command; all others go to the controller, which refuses what it does not know."""
 
 
 def main(argv: list[str]) -> int:
@@ -101,7 +96,7 @@ def _request(
     values: dict[str, Any], script: _Script, argv: list[str]
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Give the request, the job's environment and warnings."""
-    request = {key: value for key, value in values.items() if key in _SENT}
+    request = {key: value for key, value in values.items() if key not in _HERE}
     request.setdefault("job_name", script.job_name)
     work_dir = _current_folder()
     variables, export, get_user_env, warnings = environment.exported(os.environ, values.get("export"), "sbatch")

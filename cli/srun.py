@@ -28,15 +28,13 @@ _STEP_KEYS = (
     "gpus_per_node", "gres", "mem", "kill_on_bad_exit", "distribution", "open_mode", "time_limit",
 )  # fmt: skip
 """Options that a step takes as they are."""
-_JOB_KEYS = (
-    "account", "begin", "comment", "constraint", "cpus_per_gpu", "cpus_per_task", "dependency", "exclude", "exclusive",
-    "gpus", "gpus_per_node", "gpus_per_task", "gres", "hold", "mem", "mem_per_cpu", "mem_per_gpu", "mincpus", "nice",
-    "nodelist", "nodes", "ntasks", "ntasks_per_gpu", "ntasks_per_node", "overcommit", "oversubscribe", "partition",
-    "priority", "qos", "reservation", "signal", "time_limit", "tmp", "deadline", "time_min",
-    "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
-    "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
-)  # fmt: skip
-"""Options that shape an allocation of srun's own."""
+_HERE = frozenset((
+    "chdir", "disable_status", "distribution", "error", "exact", "export", "help", "immediate", "input", "job_name",
+    "jobid", "kill_on_bad_exit", "label", "mpi", "open_mode", "output", "overlap", "propagate", "quiet", "relative",
+    "test_only", "unbuffered", "usage", "verbose", "version", "wait",
+))  # fmt: skip
+"""Options that act in this command or shape its step alone; all others go to the controller with the request for an
+allocation of srun's own."""
 _NOT_FOR_STEPS = (
     "cpus_per_gpu", "gpus", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "ntasks_per_gpu", "overcommit",
     "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
@@ -135,7 +133,7 @@ class Srun:
 
     def _allocate(self) -> int | None:
         """Get an allocation of our own; an exit code when that ends the command."""
-        request = {key: self.values[key] for key in _JOB_KEYS if self.values.get(key) is not None}
+        request = {key: value for key, value in self.values.items() if key not in _HERE and value is not None}
         request["job_name"] = self.values.get("job_name") or os.path.basename(self.command[0])
         request["batch"] = False
         request["echo"] = environment.echoed(self.values)
