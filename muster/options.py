@@ -246,10 +246,12 @@ def merge(script: Given, environment: Given, argv: Given) -> Values:
 
 
 def _drop_rivals(merged: Values) -> None:
-    per_task = _text_of(merged.get("tres_per_task"))
-    if merged.sources.get("tres_per_task") == "SLURM_TRES_PER_TASK" and _is_cpu_only(per_task):
-        # A job with -c gets this variable beside SLURM_CPUS_PER_TASK: it repeats it, and does not contradict it.
-        del merged["tres_per_task"]
+    if merged.sources.get("tres_per_task") == "SLURM_TRES_PER_TASK" and "cpus_per_task" in merged:
+        # A job gets this variable beside SLURM_CPUS_PER_TASK: its CPUs repeat that one, and do not contradict it.
+        rest = [part for part in _text_of(merged["tres_per_task"]).split(",") if not part.startswith("cpu")]
+        merged["tres_per_task"] = ",".join(rest)
+        if not rest:
+            del merged["tres_per_task"]
     explicit = [key for key in merged if merged.sources[key] in ("script", "argv") and _competes(merged, key)]
     for one, other in RIVALS:
         for winners, losers in ((one, other), (other, one)):
@@ -263,10 +265,6 @@ def _drop_rivals(merged: Values) -> None:
 def _competes(merged: Values, key: str) -> bool:
     """Tell whether the option stands against others at all: a gres list without GPUs does not."""
     return key != "gres" or "gpu" in _text_of(merged[key]) or _text_of(merged[key]).lower() == "none"
-
-
-def _is_cpu_only(per_task: str) -> bool:
-    return per_task.startswith("cpu") and "," not in per_task
 
 
 def _text_of(value: object) -> str:

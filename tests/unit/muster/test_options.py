@@ -324,6 +324,15 @@ class TestMerge:
         assert values == {"cpus_per_task": 1}
         assert check("srun", values) == ({"cpus_per_task": 1, "exact": True}, [])
 
+    def test_what_a_job_with_resources_of_each_task_inherits_is_no_contradiction(self) -> None:
+        environ = {"SLURM_CPUS_PER_TASK": "2", "SLURM_TRES_PER_TASK": "cpu:2,gres/gpu:1", "SLURM_GPUS_PER_TASK": "1"}
+        for argv, cpus in ((), 2), (("-c1",), 1):
+            values = merged(environ=environ, command="srun", argv=list(argv))
+            assert values == {"cpus_per_task": cpus, "tres_per_task": "gres/gpu:1", "gpus_per_task": "1"}
+            assert check("srun", values)[0]["exact"] is True
+        alone = merged(environ={"SLURM_TRES_PER_TASK": "cpu:2"}, command="srun", argv=[])
+        assert check("srun", alone)[0]["cpus_per_task"] == 2
+
     def test_the_sources_may_all_be_empty(self) -> None:
         assert merge(Given(), Given(), Given()) == {}
 
