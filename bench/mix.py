@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ctld.core import ranges
-from ctld.core.model import GpuRequest, Job, Node, NodeShare, PartitionSpec, Request
+from ctld.core.cluster import Node, PartitionSpec
+from ctld.core.model import GpuRequest, Job, NodeShare, Request
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import Fleet

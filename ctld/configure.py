@@ -7,19 +7,18 @@ import time
 from functools import cache
 
 from ctld.core import ranges
-from ctld.core.commands import ApplyConfig
-from ctld.core.model import (
-    UNLIMITED,
+from ctld.core.cluster import (
     BlockSpec,
     NodeSpec,
     PartitionSpec,
     Preemption,
     PrioritySettings,
-    Ranges,
     Settings,
     SwitchSpec,
     TopologySpec,
 )
+from ctld.core.commands import ApplyConfig
+from ctld.core.model import UNLIMITED, Ranges
 from ctld.gresconf import devices_of
 from muster.config.records import ClusterConfig, GresLine, NodeConfig, PartitionConfig, Topology
 from muster.hostlist import natural_key

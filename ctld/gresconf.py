@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ctld.core import ranges
+from ctld.core.cluster import Device
 from ctld.core.devices import SHARING
-from ctld.core.model import Device
 from muster.config.records import GresLine, NodeConfig
 from muster.hostlist import natural_key
 

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from ctld.core.apply.indexes import rebuild
-from ctld.core.model import (
-    UNLIMITED,
-    ArraySpec,
-    Caller,
-    Job,
-    JobSpec,
-    Node,
-    NodeSpec,
-    PartitionSpec,
-    Request,
-    Settings,
-)
+from ctld.core.cluster import Node, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import UNLIMITED, ArraySpec, Caller, Job, JobSpec, Request
 from ctld.core.state import State
 from muster.ids import JobId, UnixTime
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ctld.core import ranges
 from ctld.core.apply import apply
+from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.commands import Command, Submit
 from ctld.core.decide import decide, dependency
 from ctld.core.decide.numbering import JobIds
 from ctld.core.events import Event, JobFinished, JobRequeued, JobStarted, NodesReleased
-from ctld.core.model import Allocation, Caller, Job, NodeShare, PartitionSpec, Settings
+from ctld.core.model import Allocation, Caller, Job, NodeShare
 from ctld.core.record import run_record
 from ctld.core.state import State
 from muster.ids import NO_TASK, JobId, UnixTime

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association, Limits, Qos
 from ctld.core.apply.indexes import put, rebuild
-from ctld.core.model import Allocation, Job, NodeShare, PartitionSpec, PrioritySettings, Settings
+from ctld.core.cluster import PartitionSpec, PrioritySettings, Settings
+from ctld.core.model import Allocation, Job, NodeShare
 from ctld.core.state import State
 from muster.ids import UnixTime
 from muster.states import JobState

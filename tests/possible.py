@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ctld.core.cluster import PartitionSpec
 from ctld.core.features import names
-from ctld.core.model import PartitionSpec, Request
+from ctld.core.model import Request
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import Kind

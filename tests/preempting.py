@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ctld.core.accounts import Association, Qos
+from ctld.core.cluster import PartitionSpec, Preemption, Settings
 from ctld.core.commands import ApplyAccounts, ApplyPlan, FinishBatch, ReleaseNode, Tick
 from ctld.core.events import Event
-from ctld.core.model import Job, PartitionSpec, Preemption, Settings
+from ctld.core.model import Job
 from ctld.core.plan import Plan, Preempt
 from ctld.sched.cycle import plan
 from ctld.sched.memory import PlanMemory

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ctld.core import ranges
-from ctld.core.model import BlockSpec, Ranges, Request, Settings, SwitchSpec, TopologySpec
+from ctld.core.cluster import BlockSpec, Settings, SwitchSpec, TopologySpec
+from ctld.core.model import Ranges, Request
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import SMALL, Fleet, View

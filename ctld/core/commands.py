@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ctld.core.accounts import Association, Qos
-from ctld.core.model import (
-    Caller,
-    GpuRequest,
-    JobSpec,
-    NodeFacts,
-    NodeSpec,
-    PartitionSpec,
-    Ranges,
-    Settings,
-    StepResult,
-)
+from ctld.core.cluster import NodeFacts, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import Caller, GpuRequest, JobSpec, Ranges, StepResult
 from ctld.core.plan import Plan
 from ctld.core.reservations import Access
 from muster.ids import JobId, StepId, UnixTime

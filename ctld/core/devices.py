@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ctld.core import ranges
-from ctld.core.model import Device, GresShare, NodeSpec, PartitionSpec
+from ctld.core.cluster import Device, NodeSpec, PartitionSpec
+from ctld.core.model import GresShare
 
 SHARING = ("shard", "mps")
 """Resources that are parts of GPUs: a GPU is given whole or in shares, never both."""

@@ -11,21 +11,8 @@ from typing import TypeAlias
 import msgspec
 
 from ctld.core.accounts import Association, Qos
-from ctld.core.model import (
-    Allocation,
-    Booking,
-    Clause,
-    Job,
-    Kill,
-    NodeFacts,
-    NodeSpec,
-    PartitionSpec,
-    Preempted,
-    Ranges,
-    Settings,
-    Step,
-    StepResult,
-)
+from ctld.core.cluster import NodeFacts, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import Allocation, Booking, Clause, Job, Kill, Preempted, Ranges, Step, StepResult
 from ctld.core.reservations import Reservation
 from muster.ids import NO_TASK, JobId, StepId, UnixTime
 from muster.records import RunRecord, StepRecord

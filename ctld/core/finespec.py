@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ctld.core.model import FineRequest, GpuRequest, GresRequest, Settings
+from ctld.core.cluster import Settings
+from ctld.core.model import FineRequest, GpuRequest, GresRequest
 from muster.api import JobRequest
 from muster.errors import InvalidInput, Refused
 from muster.gres_text import parse_tres_per_task

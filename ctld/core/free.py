@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import devices, ranges
+from ctld.core.cluster import Node, NodeSpec, PartitionSpec
 from ctld.core.devices import Amounts
-from ctld.core.model import UNLIMITED, Node, NodeShare, NodeSpec, PartitionSpec
+from ctld.core.model import UNLIMITED, NodeShare
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

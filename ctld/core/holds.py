@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ctld.core import ranges
-from ctld.core.model import Job, JobSpec, NodeShare, Settings
+from ctld.core.cluster import Settings
+from ctld.core.model import Job, JobSpec, NodeShare
 from ctld.core.plan import Start
 from ctld.core.reservations import Access, Reservation, occurrences
 from ctld.core.state import State

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ctld.core import devices, ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, held_shares, mode, rebuild, size, startable
+from ctld.core.cluster import NodeSpec
 from ctld.core.devices import SHARING
 from ctld.core.events import (
     AccountsApplied,
@@ -26,7 +27,7 @@ from ctld.core.events import (
 )
 from ctld.core.free import core_count, cpus_per_core, selectable_cores, selectable_cpus, selectable_memory
 from ctld.core.holds import FOREVER, barred
-from ctld.core.model import GresShare, Job, NodeSpec
+from ctld.core.model import GresShare, Job
 from ctld.core.record import requested_size
 from ctld.core.reservations import ordered_flags
 from ctld.core.state import State

@@ -11,22 +11,12 @@ import re
 from dataclasses import dataclass
 
 from ctld.core import licenses, ranges
+from ctld.core.cluster import Settings
 from ctld.core.commands import Submit
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.finespec import PerTask, fine_request, gres_requests, sockets_cores_threads, tres_per_task
 from ctld.core.finespec import known_gres as _known_gres
-from ctld.core.model import (
-    UNLIMITED,
-    ArraySpec,
-    Caller,
-    GpuRequest,
-    GresRequest,
-    JobSpec,
-    Ranges,
-    Request,
-    Settings,
-    SignalSpec,
-)
+from ctld.core.model import UNLIMITED, ArraySpec, Caller, GpuRequest, GresRequest, JobSpec, Ranges, Request, SignalSpec
 from muster import hostlist, idset
 from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, Refused, TooLarge

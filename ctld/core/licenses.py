@@ -3,7 +3,7 @@ is `a:2,b:1` (all of them) or `a:2|b:1` (any one)."""
 
 from __future__ import annotations
 
-from ctld.core.model import Settings
+from ctld.core.cluster import Settings
 from muster.errors import InvalidInput
 from muster.slurm_errors import slurm_text
 from muster.units import parse_count

@@ -9,19 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ctld.core import licenses
+from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.free import exclusive_mode
-from ctld.core.model import (
-    UNLIMITED,
-    GpuRequest,
-    Job,
-    NodeShare,
-    PartitionSpec,
-    Ranges,
-    Request,
-    Settings,
-    Step,
-    StepResult,
-)
+from ctld.core.model import UNLIMITED, GpuRequest, Job, NodeShare, Ranges, Request, Step, StepResult
 from ctld.core.state import State
 from ctld.core.times import suspended_until
 from muster import hostlist

@@ -7,11 +7,12 @@ and rebuilt by `rebuild`; the invariants check that both agree.
 from __future__ import annotations
 
 from ctld.core.accounts import Accounts
+from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable
 from ctld.core.limits.book import Book
 from ctld.core.limits.load import Load
-from ctld.core.model import Job, Node, PartitionSpec, Settings, Step
+from ctld.core.model import Job, Step
 from ctld.core.queue import Queue
 from ctld.core.reservations import Reservation
 from ctld.core.usage import Usage

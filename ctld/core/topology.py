@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctld.core.model import PartitionSpec, Request, Settings, TopologySpec
+from ctld.core.cluster import PartitionSpec, Settings, TopologySpec
+from ctld.core.model import Request
 from muster.errors import InvalidInput
 from muster.slurm_errors import slurm_text
 

@@ -3,7 +3,7 @@ links)."""
 
 from __future__ import annotations
 
-from ctld.core.model import Node, Settings
+from ctld.core.cluster import Node, Settings
 
 
 def usable(settings: Settings, node: Node) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from ctld.core import ranges
+from ctld.core.cluster import NodeFacts
 from ctld.core.devices import shared_gpus
-from ctld.core.model import Job, JobSpec, NodeFacts, NodeShare, Ranges, Step, StepResult, TaskResult
+from ctld.core.model import Job, JobSpec, NodeShare, Ranges, Step, StepResult, TaskResult
 from ctld.core.state import State
 from ctld.core.times import limit_end
 from muster import hostlist, units

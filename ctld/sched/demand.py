@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.devices import size
 from ctld.core.features import choices
-from ctld.core.model import GpuRequest, GresRequest, PartitionSpec, Request, Settings
+from ctld.core.model import GpuRequest, GresRequest, Request
 from ctld.sched.fleet import CLOSED, Column, Fleet, Ints, Kind, bitmap, members
 from ctld.sched.manner import PLAIN, Manner, manner_of, unbound
 from ctld.sched.needs import Amount, Fine, Impossible, Need, alone, amount, derive, share_vector

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import devices, ranges
+from ctld.core.cluster import Node, NodeSpec, PartitionSpec, Settings
 from ctld.core.devices import SHARING, Amounts
 from ctld.core.free import FreeTable, core_count, cpus_per_core, selectable_cores, selectable_cpus, selectable_memory
-from ctld.core.model import UNLIMITED, Node, NodeShare, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import UNLIMITED, NodeShare
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = "list[int] | Ints"

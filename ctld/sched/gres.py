@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from ctld.core import ranges
+from ctld.core.cluster import Device
 from ctld.core.devices import SHARING, Amounts
-from ctld.core.model import Device, GresRequest, GresShare
+from ctld.core.model import GresRequest, GresShare
 from ctld.sched.fleet import Fleet, Kind, members
 from ctld.sched.needs import Fine, Need
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ctld.core import licenses
-from ctld.core.model import Job, Settings
+from ctld.core.cluster import Settings
+from ctld.core.model import Job
 from ctld.sched.pools import Claim
 from muster.states import Reason
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ctld.core.cluster import PartitionSpec
 from ctld.core.limits.asked import given, least
 from ctld.core.limits.book import JOBS, MINUTES, NODE, SUBMITTED, Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, static
 from ctld.core.limits.gate import Gate, wait_of
 from ctld.core.limits.holding import holding
 from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
-from ctld.core.model import Job, JobSpec, NodeShare, PartitionSpec
+from ctld.core.model import Job, JobSpec, NodeShare
 from ctld.core.plan import Wait
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare, fairshare

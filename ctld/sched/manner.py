@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ctld.core.model import PartitionSpec, Request, Settings
+from ctld.core.cluster import PartitionSpec, Settings
+from ctld.core.model import Request
 from ctld.core.topology import level_number, wish_of
 from ctld.sched.fleet import Fleet
 from ctld.sched.needs import Impossible

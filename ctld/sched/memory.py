@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.limits.asked import least
 from ctld.core.limits.book import Book, Ruleset
 from ctld.core.limits.check import Asked
-from ctld.core.model import Node, PartitionSpec, Request, Settings
+from ctld.core.model import Request
 from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.devices import SHARING, rows_of
-from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, PartitionSpec, Request, Settings
+from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, Request
 from ctld.sched.fleet import Fleet, Kind
 from muster.states import Reason
 

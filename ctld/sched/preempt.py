@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from ctld.core import ranges
 from ctld.core.apply.indexes import held_shares
 from ctld.core.booked import Promises, Room, cores_on, is_ending, threads
+from ctld.core.cluster import PartitionSpec
 from ctld.core.decide.ending import may_requeue
 from ctld.core.free import exclusive_mode
-from ctld.core.model import Job, NodeShare, PartitionSpec
+from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Preempt, Start, Victim
 from ctld.core.state import State
 from ctld.sched.demand import Demand

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ctld.core.accounts import UNSET, Qos
-from ctld.core.model import Job, PartitionSpec
+from ctld.core.cluster import PartitionSpec
+from ctld.core.model import Job
 from ctld.core.state import State
 from ctld.core.times import suspended_until
 from muster.states import JobState

@@ -15,7 +15,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core.model import UNLIMITED, Job, PartitionSpec, PrioritySettings
+from ctld.core.cluster import PartitionSpec, PrioritySettings
+from ctld.core.model import UNLIMITED, Job
 from ctld.core.record import requested_size, requested_tres, tres
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare, fairshare

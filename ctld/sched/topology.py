@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctld.core import ranges
-from ctld.core.model import PartitionSpec, Ranges, Settings, TopologySpec
+from ctld.core.cluster import PartitionSpec, Settings, TopologySpec
+from ctld.core.model import Ranges
 from ctld.core.topology import FLAT, topology_of
 from ctld.sched.fleet import Fleet, Ints
 

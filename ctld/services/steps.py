@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctld.core import ranges
+from ctld.core.cluster import Settings
 from ctld.core.commands import CancelStep, CreateStep, StepRequest
 from ctld.core.events import Event, JobFinished, JobRequeued, StepCreated, StepFinished
 from ctld.core.jobspec import parse_gpus, parse_gres
-from ctld.core.model import GpuRequest, Job, Settings, Step
+from ctld.core.model import GpuRequest, Job, Step
 from ctld.core.state import State
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links

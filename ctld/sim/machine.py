@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ctld import associations, configure
+from ctld.core.cluster import NodeSpec, PartitionSpec
 from ctld.core.commands import ApplyAccounts, ApplyConfig
-from ctld.core.model import NodeSpec, PartitionSpec
 from ctld.sim.workload import TraceNodes
 from muster import hostlist
 from muster.config.load import load, parse

@@ -6,9 +6,9 @@ from __future__ import annotations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ctld.core.cluster import Node, Settings
 from ctld.core.decide.fit import check_fit
 from ctld.core.jobspec import shape
-from ctld.core.model import Node, Settings
 from ctld.core.state import State
 from muster.api import JobRequest
 from muster.errors import InvalidInput, MusterError

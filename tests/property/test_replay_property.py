@@ -15,6 +15,7 @@ from ctld.core import invariants, ranges
 from ctld.core.accounts import Association, Limits, Qos
 from ctld.core.apply import apply
 from ctld.core.apply.sections import SECTION_TYPES, dump, load
+from ctld.core.cluster import NodeFacts, Settings
 from ctld.core.commands import (
     ApplyAccounts,
     ApplyConfig,
@@ -48,7 +49,7 @@ from ctld.core.commands import (
 )
 from ctld.core.decide import decide
 from ctld.core.events import Event, decode, encode
-from ctld.core.model import Job, NodeFacts, NodeShare, Settings, StepResult, TaskResult
+from ctld.core.model import Job, NodeShare, StepResult, TaskResult
 from ctld.core.plan import Plan, Preempt, Start, Victim
 from ctld.core.record import requested_size
 from ctld.core.reservations import Access

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from ctld.core import ranges
 from ctld.core.apply import apply
 from ctld.core.apply.indexes import rebuild
+from ctld.core.cluster import Device, Settings
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.plan import apply_plan
 from ctld.core.invariants import check
-from ctld.core.model import Device, FineRequest, GpuRequest, GresRequest, NodeShare, Request, Settings
+from ctld.core.model import FineRequest, GpuRequest, GresRequest, NodeShare, Request
 from ctld.core.state import State
 from ctld.sched.cycle import plan
 from muster.ids import UnixTime

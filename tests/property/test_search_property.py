@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctld.core.model import UNLIMITED, GpuRequest, Node, Request, Settings
+from ctld.core.cluster import Node, Settings
+from ctld.core.model import UNLIMITED, GpuRequest, Request
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import Column, Fleet, View, bitmap
 from ctld.sched.needs import Impossible

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ctld.core.model import TopologySpec
+from ctld.core.cluster import TopologySpec
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View
 from ctld.sched.select import choose

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from ctld.core import invariants
 from ctld.core.apply import apply
+from ctld.core.cluster import Settings
 from ctld.core.commands import ApplyConfig, Cancel, Release, UpdateNode
 from ctld.core.events import decode
-from ctld.core.model import Job, Settings
+from ctld.core.model import Job
 from ctld.core.state import State
 from muster.ids import BATCH_STEP, JobId
 from muster.states import JobState, Reason

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ctld.core import ranges
-from ctld.core.model import NodeSpec
+from ctld.core.cluster import NodeSpec
 from ctld.loops.links import HEARTBEAT_SECONDS
 from muster.ids import BATCH_STEP
 from muster.v1 import node_pb2

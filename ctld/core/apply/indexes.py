@@ -13,12 +13,13 @@ from msgspec import structs
 
 from ctld.core import licenses, ranges
 from ctld.core.apply.charging import charge
+from ctld.core.cluster import PartitionSpec
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable, exclusive_mode, watched
 from ctld.core.limits.book import Book
 from ctld.core.limits.holding import holding
 from ctld.core.limits.load import Load
-from ctld.core.model import Job, NodeShare, PartitionSpec
+from ctld.core.model import Job, NodeShare
 from ctld.core.queue import Queue
 from ctld.core.state import State
 from ctld.core.times import grace_end, latest_start, limit_end

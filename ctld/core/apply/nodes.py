@@ -6,8 +6,9 @@ from msgspec import structs
 
 from ctld.core.apply.indexes import rebuild
 from ctld.core.apply.reservations import follow_nodes
+from ctld.core.cluster import Node, NodeSpec
 from ctld.core.events import ConfigApplied, NodeChanged, NodeRegistered
-from ctld.core.model import Allocation, Job, Node, NodeShare, NodeSpec, Step
+from ctld.core.model import Allocation, Job, NodeShare, Step
 from ctld.core.state import State
 from muster.ids import JobId, UnixTime
 

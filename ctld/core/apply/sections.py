@@ -14,7 +14,8 @@ from msgspec import structs
 from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import rebuild
 from ctld.core.apply.intern import interned
-from ctld.core.model import Job, JobSpec, Node, PartitionSpec, Record, Settings, Step
+from ctld.core.cluster import Node, PartitionSpec, Settings
+from ctld.core.model import Job, JobSpec, Record, Step
 from ctld.core.reservations import Reservation
 from ctld.core.state import State
 from ctld.core.usage import UsageRecord

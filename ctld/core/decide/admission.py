@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ctld.core.cluster import PartitionSpec
 from ctld.core.decide.refusals import denied, invalid, refused
-from ctld.core.model import UNLIMITED, Caller, JobSpec, PartitionSpec, Request
+from ctld.core.model import UNLIMITED, Caller, JobSpec, Request
 from ctld.core.state import State
 from muster.errors import MusterError
 from muster.states import PartitionState

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ctld.core.cluster import NodeSpec, PartitionSpec
 from ctld.core.decide.refusals import invalid
 from ctld.core.devices import SHARING, counted
 from ctld.core.features import choices, names
 from ctld.core.free import core_count, cpus_per_core, selectable_cores, selectable_memory
-from ctld.core.model import FineRequest, GpuRequest, NodeSpec, PartitionSpec, Request
+from ctld.core.model import FineRequest, GpuRequest, Request
 from ctld.core.state import State
 from muster.errors import InvalidInput
 from muster.units import format_memory_mib

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from ctld.core.cluster import Node, NodeFacts, NodeSpec
 from ctld.core.commands import LoseNodes, RegisterNode, UpdateNode
 from ctld.core.decide.ending import end_by_node_failure, other_nodes
 from ctld.core.decide.finish import completing_run
 from ctld.core.events import Event, NodeChanged, NodeRegistered, NodesReleased
-from ctld.core.model import Node, NodeFacts, NodeSpec
 from ctld.core.state import State
 from muster.errors import Denied, InvalidInput, NotFound, Refused
 from muster.ids import JobId, UnixTime

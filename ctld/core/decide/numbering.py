@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctld.core.model import Settings
+from ctld.core.cluster import Settings
 from ctld.core.state import State
 from muster.errors import Refused
 from muster.ids import JobId

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ctld.core import devices, licenses, ranges
 from ctld.core.apply.indexes import startable
 from ctld.core.booked import Promises, Room
+from ctld.core.cluster import PartitionSpec
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.numbering import JobIds
@@ -20,7 +21,7 @@ from ctld.core.events import Event, JobStarted
 from ctld.core.free import cpus_per_core, exclusive_mode
 from ctld.core.holds import FOREVER, allows
 from ctld.core.limits.gate import Gate
-from ctld.core.model import UNLIMITED, Allocation, FineRequest, Job, NodeShare, PartitionSpec, Ranges, Request
+from ctld.core.model import UNLIMITED, Allocation, FineRequest, Job, NodeShare, Ranges, Request
 from ctld.core.plan import Start
 from ctld.core.record import requested_size
 from ctld.core.state import State

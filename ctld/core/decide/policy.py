@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ctld.core.cluster import PartitionSpec
 from ctld.core.decide.admission import limit_seconds
 from ctld.core.decide.refusals import invalid, refused
 from ctld.core.limits.asked import least
@@ -11,7 +12,7 @@ from ctld.core.limits.book import Rule, Ruleset
 from ctld.core.limits.check import Check, static
 from ctld.core.limits.gate import NOTHING_USED
 from ctld.core.limits.kinds import SUBMITTED_JOBS
-from ctld.core.model import UNLIMITED, Job, JobSpec, PartitionSpec
+from ctld.core.model import UNLIMITED, Job, JobSpec
 from ctld.core.plan import LimitNumbers
 from ctld.core.state import State
 from muster.errors import MusterError

@@ -10,10 +10,11 @@ from typing import Protocol
 
 from ctld.core import ranges
 from ctld.core.booked import Promises, Room, is_ending, valid
+from ctld.core.cluster import PartitionSpec
 from ctld.core.decide.ending import kill_of, may_requeue
 from ctld.core.events import Event, JobBooked, JobPreempted, JobSuspended, JobWarned, KillOrdered
 from ctld.core.free import exclusive_mode
-from ctld.core.model import Booking, Job, NodeShare, PartitionSpec, Preempted
+from ctld.core.model import Booking, Job, NodeShare, Preempted
 from ctld.core.plan import Preempt, Start, Victim
 from ctld.core.state import State
 from ctld.core.times import limit_end

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ctld.core import features, ranges
+from ctld.core.cluster import NodeSpec
 from ctld.core.decide.refusals import invalid, refused
 from ctld.core.free import core_count
-from ctld.core.model import UNLIMITED, GpuRequest, NodeSpec
+from ctld.core.model import UNLIMITED, GpuRequest
 from ctld.core.reservations import Part, Reservation, occurrences
 from ctld.core.state import State
 from ctld.core.usable import usable

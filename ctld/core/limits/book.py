@@ -12,8 +12,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ctld.core.accounts import NORMAL, UNSET, Accounts, Association, Qos, Tres
+from ctld.core.cluster import NodeSpec, PartitionSpec, Settings
 from ctld.core.limits.kinds import AFTER, AT_SUBMIT, BEFORE, PAST_USE, RUN_MINUTES, Kind, how, reason
-from ctld.core.model import UNLIMITED, Job, NodeSpec, PartitionSpec, Settings
+from ctld.core.model import UNLIMITED, Job
 from muster.states import JobState, Reason
 
 Key = tuple[str | int, ...]

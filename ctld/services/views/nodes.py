@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ctld.core import ranges, record
+from ctld.core.cluster import Device, Node
 from ctld.core.devices import in_parts, size
 from ctld.core.free import cpus_per_core, reserved_cores, selectable_cpus, selectable_memory
-from ctld.core.model import Device, Node
 from ctld.core.state import State
 from ctld.services.views.jobs import Value, used_gpus
 from muster.ids import UnixTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ctld.core import ranges
-from ctld.core.model import PartitionSpec
+from ctld.core.cluster import PartitionSpec
 from ctld.core.state import State
 from ctld.services.views.jobs import Value
 from ctld.services.views.nodes import configured_tres

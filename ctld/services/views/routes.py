@@ -16,8 +16,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from ctld.core.cluster import Node
 from ctld.core.jobids import Selector, parse_selectors
-from ctld.core.model import Job, Node
+from ctld.core.model import Job
 from ctld.core.plan import Plan, Wait
 from ctld.sched.explain import reason_of
 from ctld.services import reservations

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.apply.indexes import put
-from ctld.core.model import Allocation, GpuRequest, NodeFacts, NodeShare, Settings, Step
+from ctld.core.cluster import NodeFacts, Settings
+from ctld.core.model import Allocation, GpuRequest, NodeShare, Step
 from ctld.core.state import State
 from muster.gres_text import gres_count
 from muster.ids import JobId, StepId, UnixTime

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import put, rebuild
-from ctld.core.model import PrioritySettings, Settings
+from ctld.core.cluster import PrioritySettings, Settings
 from ctld.core.state import State
 from muster.ids import UnixTime
 from tests.builders import NOON, a_job, a_partition, a_state

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from ctld.core.cluster import Node, NodeSpec
 from ctld.core.free import FreeTable, core_count, cpus_per_core
-from ctld.core.model import Node, NodeShare, NodeSpec
+from ctld.core.model import NodeShare
 from tests.builders import a_node_spec
 
 SHARE = NodeShare(node=1, cpus=4, cores=(0, 1), memory_mib=1000, gpus=(2, 3))

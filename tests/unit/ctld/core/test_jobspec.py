@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core import ranges
+from ctld.core.cluster import Settings
 from ctld.core.commands import Submit
 from ctld.core.jobspec import Names, from_request, shape
-from ctld.core.model import ArraySpec, GpuRequest, Request, Settings, SignalSpec
+from ctld.core.model import ArraySpec, GpuRequest, Request, SignalSpec
 from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, MusterError, Refused, TooLarge
 from tests.builders import USER

@@ -8,8 +8,8 @@ import pytest
 
 from ctld.core.accounts import Association, Qos
 from ctld.core.apply.sections import dump, load
+from ctld.core.cluster import PrioritySettings, Settings
 from ctld.core.commands import ApplyAccounts, ApplyConfig, Cancel, FinishBatch, ResetUsage
-from ctld.core.model import PrioritySettings, Settings
 from ctld.core.state import State
 from muster.ids import JobId
 from muster.usage import run_usage

@@ -12,9 +12,9 @@ import pytest
 
 from ctld.core.accounts import Association, Limits, Qos
 from ctld.core.apply.indexes import put
+from ctld.core.cluster import PrioritySettings, Settings
 from ctld.core.commands import ApplyAccounts, ApplyConfig, Submit
 from ctld.core.events import UsageReset, decode
-from ctld.core.model import PrioritySettings, Settings
 from ctld.loops import priority
 from ctld.loops.priority import Priorities, period_start
 from muster.ids import UnixTime

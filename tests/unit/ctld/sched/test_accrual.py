@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ctld.core.accounts import Accounts, Association, Limits, Qos, Share
+from ctld.core.cluster import PrioritySettings, Settings
 from ctld.core.commands import ApplyAccounts, GrantAccrual, Hold
-from ctld.core.model import PrioritySettings, Settings
 from ctld.sched.accrual import limits_accrual, slots
 from ctld.sched.priority import Weigher
 from muster.ids import JobId, UnixTime

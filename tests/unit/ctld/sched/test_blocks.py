@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.core.model import BlockSpec, TopologySpec
+from ctld.core.cluster import BlockSpec, TopologySpec
 from tests.topologies import Stage, blocks
 
 FREE = "0-3,4-6,8-11,12-13"

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.accounts import Limits, Qos, Share
+from ctld.core.cluster import PartitionSpec
 from ctld.core.limits.gate import Gate
-from ctld.core.model import GpuRequest, Job, NodeShare, PartitionSpec
+from ctld.core.model import GpuRequest, Job, NodeShare
 from ctld.core.plan import LimitNumbers, Plan, Wait
 from ctld.core.state import State
 from ctld.sched import limits

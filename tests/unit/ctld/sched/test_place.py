@@ -9,19 +9,10 @@ from msgspec.structs import replace
 
 from ctld.core import ranges
 from ctld.core.apply.indexes import rebuild
+from ctld.core.cluster import Device, NodeSpec, PartitionSpec, Settings
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.plan import apply_plan
-from ctld.core.model import (
-    Device,
-    FineRequest,
-    GpuRequest,
-    GresRequest,
-    GresShare,
-    NodeShare,
-    NodeSpec,
-    PartitionSpec,
-    Settings,
-)
+from ctld.core.model import FineRequest, GpuRequest, GresRequest, GresShare, NodeShare
 from ctld.core.plan import Plan
 from ctld.core.state import State
 from ctld.sched.cycle import plan

@@ -8,8 +8,9 @@ import pytest
 
 from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import put
+from ctld.core.cluster import Node, PrioritySettings, Settings
 from ctld.core.commands import ApplyAccounts, ApplyConfig, Hold, Release, UpdateJob
-from ctld.core.model import GpuRequest, Job, Node, PrioritySettings, Settings
+from ctld.core.model import GpuRequest, Job
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare
 from ctld.sched.priority import CHUNK, LARGEST, Ranking, Terms, Weigher, age_factor, size_factor, truncated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctld.core.model import Node
+from ctld.core.cluster import Node
 from ctld.sched.fleet import Fleet
 from ctld.sched.profiles import Profiles
 from ctld.sched.releases import FAR, Row

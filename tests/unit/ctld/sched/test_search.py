@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctld.core.model import UNLIMITED, Node, Request, Settings
+from ctld.core.cluster import Node, Settings
+from ctld.core.model import UNLIMITED, Request
 from ctld.sched.demand import Demand, demand_of
 from ctld.sched.fleet import Fleet
 from ctld.sched.profiles import Profiles

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from ctld.core.model import GpuRequest, NodeShare, NodeSpec, Settings
+from ctld.core.cluster import NodeSpec, Settings
+from ctld.core.model import GpuRequest, NodeShare
 from ctld.core.plan import Start
 from ctld.core.state import State
 from ctld.sched.cycle import plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctld.core.model import SwitchSpec, TopologySpec
+from ctld.core.cluster import SwitchSpec, TopologySpec
 from ctld.sched.needs import Impossible
 from ctld.sched.select import choose
 from tests.topologies import Stage, a_tree, shown

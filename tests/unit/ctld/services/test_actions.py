@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import ApplyPlan, Cancel, FinishBatch, ReleaseNode, Submit
-from ctld.core.model import Caller, Job, NodeShare, Settings, StepResult, TaskResult
+from ctld.core.model import Caller, Job, NodeShare, StepResult, TaskResult
 from ctld.core.plan import Plan, Start
 from ctld.services import names
 from ctld.services.actions import Context, routes

@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 import ctld.daemon
+from ctld.core.cluster import Settings
 from ctld.core.commands import ApplyPlan, CreateStep, StepRequest, Submit
-from ctld.core.model import Caller, NodeShare, Settings
+from ctld.core.model import Caller, NodeShare
 from ctld.core.plan import Plan, Start
 from ctld.core.reservations import Access, Reservation
 from ctld.loops.links import Links

@@ -27,8 +27,8 @@ def pictured(state: State) -> dict[str, list[bytes]]:
 
 
 async def configured(opened: Opened) -> None:
+    from ctld.core.cluster import Settings
     from ctld.core.commands import ApplyConfig
-    from ctld.core.model import Settings
 
     command = ApplyConfig(Settings(), (a_node_spec("n1"),), (a_partition(nodes=1),))
     await opened.store.commit(command, at=NOON)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import NodeSpec, Settings
 from ctld.core.commands import ApplyConfig, FinishBatch
 from ctld.core.events import ConfigApplied, JobFinished
-from ctld.core.model import NodeSpec, Settings
 from ctld.core.state import State
 from muster.ids import JobId
 from muster.states import JobState

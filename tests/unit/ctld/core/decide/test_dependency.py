@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import Cancel, UpdateJob
 from ctld.core.decide.clauses import dependency_text
 from ctld.core.events import ArrayMemberSplit, JobsPurged, JobSubmitted
-from ctld.core.model import Settings
 from muster.errors import InvalidInput
 from muster.ids import JobId
 from muster.states import JobState, Reason

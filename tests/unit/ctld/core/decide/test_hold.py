@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import Hold, Release
 from ctld.core.decide.selection import MAX_SPLITS
-from ctld.core.model import Caller, Settings
+from ctld.core.model import Caller
 from muster.errors import Denied, NotFound, Refused, TooLarge
 from muster.ids import JobId
 from tests.builders import ADMIN, OTHER, USER

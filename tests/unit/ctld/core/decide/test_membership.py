@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ctld.core.accounts import Association, Qos
+from ctld.core.cluster import Settings
 from ctld.core.commands import ApplyAccounts, Submit
 from ctld.core.events import JobSubmitted
-from ctld.core.model import Job, Settings
+from ctld.core.model import Job
 from muster.errors import InvalidInput
 from tests.builders import ADMIN, USER, a_partition, a_spec, a_state
 from tests.stage import Stage

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import NodeFacts, Settings
 from ctld.core.commands import FinishBatch, LoseNodes, RegisterNode, ReleaseNode, Tick, UpdateNode
 from ctld.core.decide.nodes import shortcomings
-from ctld.core.model import NodeFacts, Settings
 from muster.errors import Denied, InvalidInput, NotFound, Refused
 from muster.ids import JobId, UnixTime
 from muster.states import JobState

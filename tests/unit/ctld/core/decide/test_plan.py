@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import ApplyPlan, Hold, UpdateNode
 from ctld.core.events import JobStarted
-from ctld.core.model import Request, Settings
+from ctld.core.model import Request
 from ctld.core.plan import Plan, Start
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState

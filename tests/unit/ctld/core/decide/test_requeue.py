@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import Requeue
 from ctld.core.events import JobRequeued, KillOrdered
-from ctld.core.model import Settings
 from muster.errors import Denied, NotFound, Refused
 from muster.ids import JobId
 from muster.states import JobState

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association
+from ctld.core.cluster import Settings
 from ctld.core.commands import (
     CreateReservation,
     DeleteReservation,
@@ -29,7 +30,7 @@ from ctld.core.events import (
     ReservationDeleted,
 )
 from ctld.core.holds import may_use
-from ctld.core.model import Allocation, Caller, NodeShare, Settings
+from ctld.core.model import Allocation, Caller, NodeShare
 from ctld.core.reservations import Access, Reservation, advanced, occurrences
 from muster.errors import Denied, MusterError
 from muster.ids import JobId, UnixTime

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from ctld.core.cluster import Node, Settings
 from ctld.core.decide.numbering import JobIds, first_priority
-from ctld.core.model import GpuRequest, Node, Settings
+from ctld.core.model import GpuRequest
 from muster.errors import Denied, InvalidInput, MusterError, Refused
 from muster.ids import UnixTime
 from muster.states import JobState

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import CreateStep, FinishBatch, StepRequest, Submit, Tick
 from ctld.core.events import JobEligible, JobsPurged, JobWarned, KillOrdered, StepKillOrdered
-from ctld.core.model import Settings, SignalSpec
+from ctld.core.model import SignalSpec
 from muster.ids import JobId, UnixTime
 from muster.states import JobState
 from tests.builders import NOON, USER, a_spec, a_state

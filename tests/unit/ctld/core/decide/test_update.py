@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import COMPUTED, UpdateJob
-from ctld.core.model import UNLIMITED, Settings
+from ctld.core.model import UNLIMITED
 from muster.errors import Denied, InvalidInput, MusterError, NotFound, Refused
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState

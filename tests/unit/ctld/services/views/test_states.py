@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.apply.indexes import put
-from ctld.core.model import Allocation, NodeShare, Settings
+from ctld.core.cluster import Settings
+from ctld.core.model import Allocation, NodeShare
 from ctld.services.views.nodes import (
     ALLOCATED,
     COMPLETING,
