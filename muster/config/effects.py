@@ -10,7 +10,7 @@ _GLOBALS = """
 cluster_name controllers controller_ports state_dir slurmd_timeout_seconds auth_info
 disable_root_jobs licenses def_cpus_per_gpu def_mem_per_gpu_mib allow_spec_resources scheduler_type
 scheduler_parameters select_type_parameters over_time_limit_minutes
-topology_parameters topology_plugin pack_weights
+topology_parameters topology_plugin pack_weights reservation_over_run_minutes
 enforce_part_limits def_mem_per_node_mib def_mem_per_cpu_mib max_mem_per_node_mib max_mem_per_cpu_mib gres_types
 first_job_id max_job_id max_job_count min_job_age_seconds max_array_size max_step_count max_tasks_per_node
 max_batch_requeue job_requeue dependency_parameters kill_wait_seconds kill_on_bad_exit batch_start_timeout_seconds
@@ -58,7 +58,6 @@ OPTIONS = {
             "allow_zero_lic",
             "assoc_limit_stop",
             "max_script_size",
-            "max_switch_wait",
             "pack_serial_at_end",
             "requeue_delay",
         )
@@ -72,7 +71,7 @@ PARTITIONS = frozenset(_PARTITIONS.split())
 GRES = frozenset(("nodes", "name", "type", "files", "multiple_files", "count", "cores", "links", "flags"))
 """Fields of gres.conf. What it says is believed: devices are not looked for on the nodes yet."""
 NOT_YET: frozenset[str] = frozenset()
-"""Of files that are read and checked only: cgroup.conf, topology.conf."""
+"""Of a file that is read and checked only: cgroup.conf."""
 NEUTRAL = frozenset((
     "no", "none", "off", "0", "normal", "basic", "flat", "builtin", "infinite", "unlimited", "cons_tres", "cons_res",
 ))  # fmt: skip

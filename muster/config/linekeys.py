@@ -164,7 +164,6 @@ SWITCH = Table(
         # Slurm itself ignores LinkSpeed; it is listed like every key without effect.
         _k("LinkSpeed", tier=3),
     ),
-    acted_on=effects.NOT_YET,
 )
 BLOCK = Table("on a BlockName line", (_k("BlockName", "text", "name"), _k("Nodes", "text", "nodes")))
 RING = Table("on a RingName line", (_k("RingName", "text", "name"), _k("Nodes", "text", "nodes")))
