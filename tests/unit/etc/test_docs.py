@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ctld import associations, configure
 from muster.config.load import load
+from muster.config.problems import Problems
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,3 +48,19 @@ def test_configurations_in_the_documents_load(document: str, tmp_path: Path) -> 
         cluster = load(tmp_path / "muster.conf", {})
         assert [node.name for node in cluster.nodes] == ["gpu1", "gpu2"]
         assert cluster.partitions[0].name == "gpu"
+
+
+def test_the_topology_and_the_associations_in_the_documents_are_read(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "admins.md").read_text(encoding="utf-8")
+    (yaml,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (line,) = re.findall(r"`(PartitionName=tight .*?)`", text)
+    (tmp_path / "topology.yaml").write_text(yaml, encoding="utf-8")
+    (tmp_path / "muster.conf").write_text(f"ClusterName=c\nSlurmctldHost=h\nNodeName=node[1-64] CPUs=4\n{line}\n")
+    made = configure.command(load(tmp_path / "muster.conf", {}))
+    assert (made.settings.topologies[0].levels, made.partitions[0].topology) == (("spine", "rack"), "net")
+
+    (tree,) = re.findall(r"```\n(QOS - .*?)```", text, re.DOTALL)
+    problems = Problems()
+    found = associations.read(tree, "tree.cfg", problems)
+    assert (problems.errors, problems.warnings) == ([], [])
+    assert [one.account for one in found.associations] == ["root", "physics", "physics"]
