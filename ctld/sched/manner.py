@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.model import Request
-from ctld.core.topology import level_number, wish_of
+from ctld.core.topology import wish_of
 from ctld.sched.fleet import Fleet
 from ctld.sched.needs import Impossible
 from ctld.sched.topology import Layout, layout_of
 from muster.errors import InvalidInput
 from muster.states import Reason
+from muster.topology_levels import level_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from muster.config.slurm import Globals
 from muster.config.syntax import GLOB_TEXT, Line, Source, read_text
 from muster.config.topology import Draft, checked, group_nodes, topology_conf
 from muster.config.topology_yaml import topology_yaml
-from muster.errors import ConfigError
+from muster.errors import ConfigError, InvalidInput
+from muster.topology_levels import level_number, read_wish
 
 DIRECTORY = Path("/etc/muster")
 MAIN_NAMES = ("muster.conf", "slurm.conf")
@@ -135,8 +136,8 @@ def _assemble(source: Source, main: Path, companions: dict[str, str | None], pro
     problems.raise_if_any()
     topologies = tuple(checked(draft, names, problems) for draft in drafts) or (Topology(),)
     partitions = partition_lines.build(names, group_nodes(topologies))
-    _check_chosen(topologies, partitions, place, problems)
-    _check_preemption(values["preempt_mode"], partitions, place, problems)
+    _check_chosen(topologies, partitions, partition_lines.places, problems)
+    _check_preemption(values["preempt_mode"], partitions, partition_lines.places, problems)
     _warn_topology(values["topology_plugin"], topologies, glob, place, problems)
     problems.raise_if_any()
     return ClusterConfig(
@@ -199,25 +200,37 @@ def _drafts(companions: dict[str, str | None], main: Path, source: Source, probl
 
 
 def _check_preemption(
-    modes: tuple[str, ...], partitions: tuple[PartitionConfig, ...], place: Place, problems: Problems
+    modes: tuple[str, ...], partitions: tuple[PartitionConfig, ...], places: dict[str, Place], problems: Problems
 ) -> None:
     for partition in partitions:
         if partition.preempt_mode == "SUSPEND" and "GANG" not in modes:
             problems.error(
-                place,
+                places[partition.name],
                 f"PartitionName={partition.name}: PreemptMode=SUSPEND requires GANG too",
                 "add GANG to the cluster's PreemptMode",
             )
 
 
 def _check_chosen(
-    topologies: tuple[Topology, ...], partitions: tuple[PartitionConfig, ...], place: Place, problems: Problems
+    topologies: tuple[Topology, ...],
+    partitions: tuple[PartitionConfig, ...],
+    places: dict[str, Place],
+    problems: Problems,
 ) -> None:
-    known = {topology.name for topology in topologies}
     for partition in partitions:
-        if partition.topology and partition.topology not in known:
-            sentence = f"PartitionName={partition.name}: Topology={partition.topology} is not defined in topology.yaml"
-            problems.error(place, sentence)
+        place, what = places[partition.name], f"PartitionName={partition.name}"
+        chosen = [one for one in topologies if partition.topology in ("", one.name)]
+        if not chosen:
+            problems.error(place, f"{what}: Topology={partition.topology} is not defined in topology.yaml")
+            continue
+        try:
+            wish = read_wish(partition.default_topology)
+            if wish.level:
+                level_number(chosen[0], wish.level)
+        except InvalidInput as error:
+            problems.error(
+                place, f"{what}: DefaultTopology={partition.default_topology[:80]} cannot be had", error.hint
+            )
 
 
 def _warn_topology(

@@ -26,6 +26,8 @@ class PartitionLines:
         self._problems = problems
         self._defaults: dict[str, Given] = {}
         self._lines: list[tuple[Place, dict[str, Given]]] = []
+        self.places: dict[str, Place] = {}
+        """Where each partition is, once they are built."""
 
     def add(self, pairs: tuple[Pair, ...], place: Place) -> None:
         """Take a line; a DEFAULT line changes what the following ones start from."""
@@ -53,6 +55,7 @@ class PartitionLines:
                     self._problems.error(place, f"PartitionName={name[:80]} is not a name")
                     continue
                 found[name] = self._partition(name, dict(values), names, topology_nodes, place)
+                self.places[name] = place
                 if values.get("default"):
                     if default:
                         self._problems.warning(

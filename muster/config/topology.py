@@ -11,6 +11,7 @@ from muster.config.problems import Place, Problems, nearest
 from muster.config.records import Block, Switch, Topology
 from muster.config.syntax import Line
 from muster.config.values import is_digits
+from muster.topology_levels import depth
 
 MAX_NAME = 64
 MAX_RING = 16
@@ -99,8 +100,7 @@ def _check_levels(draft: Draft, found: Topology, problems: Problems) -> None:
             problems.error(place, f"levels: '{level[:70]}' is no name for a level", "write words such as [spine, rack]")
     if len(set(draft.levels)) != len(draft.levels):
         problems.error(place, "levels: a name stands twice")
-    there = {"tree": 1 + max((switch.level for switch in found.switches), default=-1), "ring": 1}
-    most = there.get(found.kind, len(found.block_sizes))
+    most = depth(found)
     if len(draft.levels) > most:
         sentence = f"levels: {len(draft.levels)} names, and topology {draft.name} has {most} levels"
         problems.error(place, sentence, "name them coarse to fine; the last is that of the leaves or base blocks")

@@ -167,3 +167,30 @@ def test_partitions_choose_a_topology_of_the_yaml_file() -> None:
 )
 def test_wrong_yaml_is_refused(text: str, sentence: str) -> None:
     assert sentence in yaml_refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("wish", "hint"),
+    [
+        ("required:rack", "topology default has no level 'rack'; its levels are 0 to 1 (0 the finest)"),
+        ("preferred:2", "topology default has no level '2'; its levels are 0 to 1 (0 the finest)"),
+        ("rack", "write required:LEVEL, preferred:LEVEL or unconstrained, not 'rack'"),
+        ("required:", "write required:LEVEL, preferred:LEVEL or unconstrained, not 'required:'"),
+    ],
+)
+def test_a_default_topology_that_is_not_there_is_refused_where_it_stands(wish: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(f"{MAIN}PartitionName=q Nodes=ALL DefaultTopology={wish}\n", topology=TREE)
+    assert str(caught.value) == f"muster.conf:5: PartitionName=q: DefaultTopology={wish} cannot be had ({hint})"
+
+
+@pytest.mark.parametrize("wish", ["required:0", "preferred:spine", "unconstrained"])
+def test_a_default_topology_names_a_level_of_the_topology_of_its_partition(wish: str) -> None:
+    switches = "- switch: s1\n  nodes: n[1-8]\n- switch: top\n  children: s1\n"
+    tree = "".join(f"    {line}\n" for line in switches.splitlines())
+    named = f"- topology: a\n  flat: true\n- topology: b\n  levels: [spine, rack]\n  tree:\n    switches:\n{tree}"
+    line = f"PartitionName=q Nodes=ALL Topology=b DefaultTopology={wish}\n"
+    assert from_yaml(named, MAIN + line).partitions[1].default_topology == wish
+    if ":" in wish:
+        with pytest.raises(ConfigError, match="muster.conf:5: PartitionName=q: DefaultTopology"):
+            from_yaml(named, MAIN + line.replace("Topology=b", "Topology=a"))
