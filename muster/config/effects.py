@@ -40,30 +40,25 @@ preempt_mode grace_time_seconds
 GLOBALS = frozenset(_GLOBALS.split())
 """Fields of global keys. Spool, port and process tracking are what `muster up` gives the agents that it starts."""
 OPTIONS = {
+    "accounting_enforce": frozenset(("0", "1", "all", "associations", "limits", "none", "qos", "safe")),
     "auth_info": frozenset(("cred_expire",)),
     "dependency_parameters": frozenset(("kill_invalid_depend",)),
-    "preempt_parameters": frozenset(
-        (
-            "cost_aware",
-            "min_exempt_priority",
-            "reorder_count",
-            "send_user_signal",
-            "strict_order",
-            "suspend_grace_time",
-            "youngest_first",
-        )
-    ),
-    "scheduler_parameters": frozenset(
-        (
-            "allow_zero_lic",
-            "assoc_limit_stop",
-            "max_script_size",
-            "pack_serial_at_end",
-            "requeue_delay",
-        )
-    ),
-}
-"""Of keys that hold options, those that change something."""
+    "preempt_parameters": frozenset((
+        "cost_aware", "min_exempt_priority", "reorder_count", "send_user_signal", "strict_order", "suspend_grace_time",
+        "youngest_first",
+    )),
+    "scheduler_parameters": frozenset((
+        "allow_zero_lic", "assoc_limit_stop", "max_script_size", "pack_serial_at_end", "requeue_delay",
+    )),
+    "select_type_parameters": frozenset((
+        "cr_cpu", "cr_cpu_memory", "cr_core", "cr_core_memory", "cr_socket", "cr_socket_memory", "cr_memory",
+        "cr_one_task_per_core", "cr_core_default_dist_block", "cr_lln", "ll_shared_gres", "multiple_sharing_gres_pj",
+        "enforce_binding_gres", "one_task_per_sharing_gres", "gpu_binpack",
+    )),
+    "topology_parameters": frozenset(("topooptional",)),
+    "flags": frozenset(("countonly", "nvidia_gpu_env")),
+}  # fmt: skip
+"""Of keys that hold options, those that change something, in lower case. `flags` is of gres.conf."""
 NODES = frozenset(_NODES.split())
 """Fields of NodeName lines."""
 PARTITIONS = frozenset(_PARTITIONS.split())

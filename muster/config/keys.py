@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from muster.config.effects import NEUTRAL
+from muster.config.effects import NEUTRAL, OPTIONS
 from muster.config.problems import Place, Problems, nearest
 from muster.config.syntax import Pair
 from muster.config.values import READERS
@@ -131,6 +131,21 @@ class Table:
         }
 
 
+def note_unused(given: Given, problems: Problems, *, acted_on: bool) -> None:
+    """List a key that changes nothing, unless its value asks for nothing; of one with options those of them."""
+    name = given.key.name
+    if not acted_on and given.text and given.text.rpartition("/")[2].lower() not in NEUTRAL:
+        problems.unused(name, given.place)
+    known = OPTIONS.get(given.key.field)
+    if known is None:
+        return
+    value = given.value
+    # Options are in the order of the file; those with a value are a dict, and a text is a list that is read later.
+    for option in value if isinstance(value, (dict, tuple)) else given.text.split(","):
+        if option.strip() and option.strip().lower() not in known:
+            problems.unused(f"{name}={option.strip()}", given.place)
+
+
 def read_line(table: Table, pairs: tuple[Pair, ...], place: Place, problems: Problems) -> dict[str, Given]:
     """The given keys of one line by canonical name; a key given twice on a line keeps its last value."""
     found: dict[str, Given] = {}
@@ -141,8 +156,7 @@ def read_line(table: Table, pairs: tuple[Pair, ...], place: Place, problems: Pro
         if given.key.name in found:
             problems.warning(place, f"{given.key.name} specified more than once, latest value used")
         found[given.key.name] = given
-        if not table.has_effect(given.key) and given.text and given.text.lower() not in NEUTRAL:
-            problems.unused(given.key.name, place)
+        note_unused(given, problems, acted_on=table.has_effect(given.key))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.config import effects
-from muster.config.keys import Given, field_values
+from muster.config.keys import Given, field_values, note_unused
 from muster.config.optionlists import BOUNDS, mistakes
 from muster.config.problems import Place, Problems
 from muster.config.records import Controller
@@ -48,13 +48,7 @@ class Globals:
             return
         name = given.key.name
         acted_on = given.key.field in effects.GLOBALS or name in OLD_CONTROLLERS
-        if not acted_on and given.text and given.text.rpartition("/")[2].lower() not in effects.NEUTRAL:
-            self._problems.unused(name, place)
-        known = effects.OPTIONS.get(given.key.field)
-        if known is not None and isinstance(given.value, dict):
-            for option in given.value:
-                if option not in known:
-                    self._problems.unused(f"{name}={option}", place)
+        note_unused(given, self._problems, acted_on=acted_on)
         if name in self._several:
             if given.text:
                 self._several[name].append(given)

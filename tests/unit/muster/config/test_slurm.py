@@ -176,6 +176,20 @@ def test_options_and_values_without_effect_are_listed_one_by_one() -> None:
     assert keys == ["SchedulerParameters=max_switch_wait"]
 
 
+@pytest.mark.parametrize(
+    ("line", "listed"),
+    [
+        ("TopologyParam=TopoOptional,RouteTree,TopoMaxSizeUnroll=-1", ["RouteTree", "TopoMaxSizeUnroll=-1"]),
+        ("SelectTypeParameters=CR_Core_Memory,CR_Pack_Nodes,CR_LLN", ["CR_Pack_Nodes"]),
+        ("AccountingStorageEnforce=safe,wckeys", ["wckeys"]),
+        ("AccountingStorageEnforce=none", []),
+    ],
+)
+def test_words_without_effect_are_listed_beside_those_that_have_one(line: str, listed: list[str]) -> None:
+    key = line.partition("=")[0]
+    assert [told for told, _, _ in config_with(line + "\n").without_effect] == [f"{key}={word}" for word in listed]
+
+
 def test_obsolete_keys_are_told_once_and_ignored() -> None:
     config = config_with("FastSchedule=1\nLaunchType=launch/slurm\n")
     assert config.warnings == (

@@ -43,6 +43,12 @@ def test_a_tree_has_levels_and_the_nodes_below() -> None:
     assert found == [("s1", 0, ("n1",), (), 4), ("s2", 0, ("n5",), (), 4), ("top", 1, (), ("s1", "s2"), 8)]
 
 
+def test_of_a_switch_only_its_link_speed_has_no_effect() -> None:
+    assert parse(MAIN, topology=TREE).without_effect == ()
+    slow = parse(MAIN, topology=TREE.replace("Nodes=n[1-4]", "Nodes=n[1-4] LinkSpeed=1"))
+    assert [key for key, _, _ in slow.without_effect] == ["LinkSpeed"]
+
+
 def test_switches_may_be_declared_before_their_children() -> None:
     topology = from_conf("SwitchName=top Switches=s1\nSwitchName=s1 Nodes=n[1-8]\n")
     assert topology.switches[0].all_nodes == tuple(f"n{index}" for index in range(1, 9))
