@@ -19,10 +19,8 @@ from ctld.core.cluster import (
 )
 from ctld.core.commands import ApplyConfig
 from ctld.core.model import UNLIMITED, Ranges
-from ctld.core.topology import level_number, read_wish, topology_of
 from ctld.gresconf import devices_of
 from muster.config.records import ClusterConfig, GresLine, NodeConfig, PartitionConfig, Topology
-from muster.errors import ConfigError, InvalidInput
 from muster.hostlist import natural_key
 
 _SCRIPT_BYTES = 4 << 20
@@ -40,31 +38,14 @@ _SELECT_FLAGS = frozenset((
 
 
 def command(config: ClusterConfig) -> ApplyConfig:
-    """Give the command that makes this configuration the one in force; nodes in natural order of their names.
-
-    Raises:
-        ConfigError: a partition's DefaultTopology is nothing that its topology has.
-    """
+    """Give the command that makes this configuration the one in force; nodes in natural order of their names."""
     nodes = tuple(sorted(config.nodes, key=lambda node: natural_key(node.name)))
     index = _index(config)
-    made = ApplyConfig(
+    return ApplyConfig(
         settings=settings(config),
         nodes=tuple(_node(node, config.gres.for_node(node.name)) for node in nodes),
         partitions=tuple(_partition(part, index, config) for part in config.partitions),
     )
-    for partition in made.partitions:
-        _check_default_topology(partition, made.settings, config.path)
-    return made
-
-
-def _check_default_topology(partition: PartitionSpec, settings: Settings, path: str) -> None:
-    try:
-        wish = read_wish(partition.default_topology)
-        if wish.level:
-            level_number(topology_of(settings, partition), wish.level)
-    except InvalidInput as error:
-        asked = f"PartitionName={partition.name}: DefaultTopology={partition.default_topology}"
-        raise ConfigError(f"{path}: {asked} is not to be had", error.hint.removeprefix("--topology=")) from None
 
 
 def _index(config: ClusterConfig) -> dict[str, int]:

@@ -10,7 +10,6 @@ from ctld import configure
 from ctld.core.commands import ApplyConfig
 from ctld.core.model import UNLIMITED
 from muster.config.load import load
-from muster.errors import ConfigError
 
 
 def applied(folder: Path, *lines: str) -> ApplyConfig:
@@ -70,22 +69,3 @@ def test_words_of_long_keys_reach_the_settings(tmp_path: Path) -> None:
 def test_memory_is_not_counted_where_cores_alone_are(tmp_path: Path) -> None:
     command = applied(tmp_path, "SelectTypeParameters=CR_Core", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
     assert (command.settings.memory_consumable, command.settings.max_script_bytes) == (False, 4 << 20)
-
-
-@pytest.mark.parametrize(
-    ("wish", "hint"),
-    [
-        ("required:room", "topology default has no level 'room'; its levels are 0 (0 the finest)"),
-        ("rack", "rack cannot be read; write required:LEVEL, preferred:LEVEL or unconstrained"),
-    ],
-)
-def test_a_default_topology_that_no_job_could_have_is_refused(tmp_path: Path, wish: str, hint: str) -> None:
-    (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=n[1-2]\n")
-    lines = ("NodeName=n[1-2] CPUs=2", "PartitionName=p Nodes=ALL DefaultTopology=")
-    with pytest.raises(ConfigError) as caught:
-        applied(tmp_path, lines[0], lines[1] + wish)
-    assert caught.value.sentence == (
-        f"{tmp_path}/muster.conf: PartitionName=p: DefaultTopology={wish} is not to be had"
-    )
-    assert caught.value.hint == hint
-    assert applied(tmp_path, lines[0], lines[1] + "required:0").partitions[0].default_topology == "required:0"
