@@ -7,8 +7,9 @@ costs the same however many jobs run. Rates are integers in fractions of 2^20 of
 order.
 
 What the reference does every PriorityCalcPeriod (scheduling.md 3.2) is thus true at every moment: a run counts from its
-start for its association and all above it, for its job's QOS and its partition's, times UsageFactor; QOS with NoDecay
-do not decay. What running jobs may yet use is counted where limits need it (`ctld.core.limits.load`).
+start for its association and all above it, for its job's QOS and its partition's, times UsageFactor; while it is
+suspended its wall time stands still and the rest goes on; QOS with NoDecay do not decay. What running jobs may yet use
+is counted where limits need it (`ctld.core.limits.load`).
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Charge:
     raw: int
     """This and the following in fractions of 2^20, times UsageFactor."""
     wall: int
+    """0 while the job is suspended."""
     tres: tuple[tuple[str, int], ...]
 
 

@@ -19,7 +19,7 @@ def charge(state: State, old: Job | None, new: Job | None, *, live: bool) -> Non
     runs = new is not None and _PENDING < new.state <= _SUSPENDED
     if not (ran or runs) or not (state.accounts or state.accounts.qos):
         return
-    if ran and runs and old is not None and new is not None and old.alloc is new.alloc and old.spec is new.spec:
+    if ran and runs and old is not None and new is not None and _charges_the_same(old, new):
         return
     job = new or old
     assert job is not None, "there is a record to exchange"
@@ -54,6 +54,10 @@ def charge_of(state: State, job: Job) -> Charge | None:
         tuple(one.id for one in accounts.path(association.id)) if association is not None else (),
         tuple(qos),
         scaled(rate * factor),
-        scaled(factor),
+        0 if job.state == _SUSPENDED else scaled(factor),
         tuple((name, scaled(amount * factor)) for name, amount in amounts.items() if amount and factor),
     )
+
+
+def _charges_the_same(old: Job, new: Job) -> bool:
+    return old.alloc is new.alloc and old.spec is new.spec and old.state == new.state

@@ -9,7 +9,7 @@ import pytest
 from ctld.core.accounts import Association, Qos
 from ctld.core.apply.sections import dump, load
 from ctld.core.cluster import PrioritySettings, Settings
-from ctld.core.commands import ApplyAccounts, ApplyConfig, Cancel, FinishBatch, ResetUsage
+from ctld.core.commands import ApplyAccounts, ApplyConfig, Cancel, FinishBatch, ResetUsage, Resume, Suspend
 from ctld.core.state import State
 from muster.ids import JobId
 from muster.usage import run_usage
@@ -87,6 +87,22 @@ def test_the_usage_factor_multiplies_everything() -> None:
     assert usage.of_qos(2, stage.at).wall == pytest.approx(run_usage(2, 0, 100, 100, WEEK))
     spent = usage.of_association(6, stage.at)
     assert (spent.raw, spent.wall, dict(spent.tres), spent.jobs) == (0, 0, {}, 1)
+
+
+def test_suspended_time_is_charged_but_is_no_wall_time() -> None:
+    stage = a_stage()
+    job = JobId(stage.running(a_share(cpus=4), account="physics", qos="lasting"))
+    later(stage, 1000)
+    stage.do(Suspend(job, ADMIN))
+    later(stage, 500)
+    held = stage.state.usage.of_qos(4, stage.at)
+    assert (held.wall, held.raw, held.tres["cpu"], held.jobs) == (1000, 6000, 6000, 1)
+    again: State = load((name, list(records)) for name, records in dump(stage.state))
+    assert again.usage.of_qos(4, stage.at + 100) == stage.state.usage.of_qos(4, stage.at + 100)
+    stage.do(Resume(job, ADMIN))
+    later(stage, 100)
+    spent = stage.state.usage.of_qos(4, stage.at)
+    assert (spent.wall, spent.raw) == (1100, 6400)
 
 
 def test_a_qos_with_no_decay_keeps_all_and_a_reset_spares_it() -> None:
