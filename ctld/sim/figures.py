@@ -4,6 +4,7 @@ Definitions. Wait: from the submission (or the begin time) to the last start. Bo
 `max(1, (wait + run) / max(run, 10 s))`. Utilisation: what ran between the first and the last submission over what there
 was, so that neither an empty machine before nor a drained queue behind counts. Efficiency: beyond.md B4, of useful
 over held resource-seconds; in a replay only runs that were ended to make room are lost.
+Jobs that were cancelled to make room count as jobs that ran.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Figures:
     ran: int
     refused: int
     never_started: int
+    cancelled: int
+    """Ended to make room, for good."""
     span: int
     """From the first to the last submission."""
     makespan: int
@@ -142,7 +145,9 @@ def figures(machine: Machine, outcome: Outcome) -> Figures:
     first, last = (jobs[0].submitted_at, jobs[-1].submitted_at) if jobs else (0, 0)
     busy = np.clip(np.minimum(columns.end, last) - np.maximum(columns.start, first), 0, None)
     span = max(1, last - first)
-    lost = np.array(outcome.lost_seconds, np.int64)[columns.ran]
+    cancelled = np.array(outcome.cancelled, np.bool_)[columns.ran]
+    lost = np.array(outcome.lost_seconds, np.int64)[columns.ran] + np.where(cancelled, columns.run, 0)
+    useful = np.where(cancelled, 0, columns.run)
     units = columns.gpus if machine.gpus else columns.cpus
     recorded = [job.waited for job in jobs if job.waited >= 0]
     refused = sum(outcome.refused.values())
@@ -159,13 +164,14 @@ def figures(machine: Machine, outcome: Outcome) -> Figures:
         ran=len(columns.ran),
         refused=refused,
         never_started=len(jobs) - len(columns.ran) - refused,
+        cancelled=int(cancelled.sum()),
         span=last - first,
         makespan=int(columns.end.max()) - first if len(columns.ran) else 0,
         utilisation_cpu=float((busy * columns.cpus).sum() / span / max(1, machine.cpus)),
         utilisation_gpu=float((busy * columns.gpus).sum() / span / machine.gpus) if machine.gpus else None,
         waits=columns.waits(),
         recorded_wait_mean=float(np.mean(recorded)) if recorded else None,
-        efficiency=efficiency(float((columns.run * units).sum()), 0.0, float((lost * units).sum()), 0.0),
+        efficiency=efficiency(float((useful * units).sum()), 0.0, float((lost * units).sum()), 0.0),
         backfilled=float(np.array(outcome.backfilled)[columns.ran].mean()) if len(columns.ran) else 0.0,
         promised=promises[0],
         promise_kept=promises[1],

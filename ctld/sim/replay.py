@@ -21,8 +21,18 @@ from ctld.core import ranges
 from ctld.core.apply import apply
 from ctld.core.commands import ApplyPlan, Submit, Tick
 from ctld.core.decide import decide, dependency
-from ctld.core.decide.ending import end_by_kill
-from ctld.core.events import Event, JobFinished, JobRequeued, JobStarted, JobSubmitted, KillOrdered
+from ctld.core.decide.ending import as_ordered, end_by_kill
+from ctld.core.events import (
+    Event,
+    JobFinished,
+    JobPreempted,
+    JobRequeued,
+    JobResumed,
+    JobStarted,
+    JobSubmitted,
+    JobSuspended,
+    KillOrdered,
+)
 from ctld.core.jobspec import Names, from_request
 from ctld.core.model import UNLIMITED, Caller, NodeShare
 from ctld.core.record import TERM
@@ -63,7 +73,9 @@ class Outcome:
     gpus: list[int]
     backfilled: list[bool]
     lost_seconds: list[int]
-    """Of runs that were ended to make room."""
+    """Of runs that were ended to make room and came again."""
+    cancelled: list[bool]
+    """Ended to make room, for good."""
     shares: list[tuple[NodeShare, ...]]
     """Where it ran."""
     refused: Counter[str] = field(default_factory=Counter)
@@ -96,10 +108,14 @@ class Replay:
         self._progress = progress
         self._state = State()
         self._memory = PlanMemory()
-        self._ends: list[tuple[int, int, int]] = []
-        """Heap of (time, job id, run)."""
+        self._ends: list[tuple[int, int]] = []
+        """Heap of (time, job id)."""
+        self._end_of: dict[int, int] = {}
+        """Job id -> when its run ends by itself; what else the heap has of it is over."""
+        self._left: dict[int, int] = {}
+        """Suspended job -> seconds that it has still to run."""
         self._begins: list[int] = []
-        """Heap of times at which a job becomes eligible."""
+        """Heap of times at which a job becomes eligible, or has had its grace."""
         self._places: dict[int, int] = {}
         """Job id -> its place in the workload."""
         self._submits: dict[tuple[int, str], Submit] = {}
@@ -107,7 +123,7 @@ class Replay:
         size = len(jobs)
         self._out = Outcome(
             jobs, [-1] * size, [-1] * size, [-1] * size, [-1] * size, [0] * size, [0] * size,
-            [False] * size, [0] * size, [()] * size,
+            [False] * size, [0] * size, [False] * size, [()] * size,
         )  # fmt: skip
         self._done = 0
         self._one_cpu_nodes = all(node.cpus == 1 for node in machine.command.nodes)
@@ -134,12 +150,13 @@ class Replay:
             now = UnixTime(at)
             changed = False
             while ends and ends[0][0] <= at:
-                _, job_id, run = heappop(ends)
-                changed |= self._end(job_id, run, now)
+                ends_at, job_id = heappop(ends)
+                changed |= self._end(job_id, ends_at, now)
             while cursor < size and jobs[cursor].submitted_at <= at:
                 changed |= self._submit(cursor, now)
                 cursor += 1
-            if begins and begins[0] <= at:
+            resumable = changed and bool(self._state.suspended)
+            if resumable or (begins and begins[0] <= at):
                 while begins and begins[0] <= at:
                     heappop(begins)
                 self._commit_tick(now)
@@ -172,10 +189,13 @@ class Replay:
                     place = self._places[job_id]
                     if out.promised[place] < 0:
                         out.promised[place], out.promised_at[place] = wait.start_at, now
-            if made.starts:
+            if made.starts or made.preemptions:
                 before = out.started
-                self._follow(decide(state, ApplyPlan(made), now), now)
+                events = decide(state, ApplyPlan(made), now)
+                self._follow(events, now)
                 out.stale_starts += len(made.starts) - (out.started - before)
+                if any(isinstance(event, JobSuspended) for event in events):
+                    continue  # What they leave is free at once.
             if made.complete:
                 return
         raise AssertionError("no pass of the scheduler is complete")
@@ -226,22 +246,21 @@ class Replay:
         caller = Caller(uid=uid, gid=uid, host="sim")
         return from_request(replace(ask, **options), caller, Names(job.user, job.user), self._state.settings)
 
-    def _end(self, job_id: int, run: int, now: UnixTime) -> bool:
-        """End a run by itself or as ordered; a run that is over already ends nothing."""
+    def _end(self, job_id: int, ends_at: int, now: UnixTime) -> bool:
+        """End a run by itself or as ordered; a run that is over already, or stands still, ends nothing."""
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None or job.restarts != run or job.state != JobState.RUNNING:
+        if job is None or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
             return False
-        if job.kill is not None:
-            self._follow([end_by_kill(state, job, now, status=TERM)], now)
-            return True
-        ended = JobFinished(now, job.id, int(JobState.COMPLETED), _NO_RECORD)
-        place = self._places[job_id]
-        self._out.end[place] = now
-        self._done += 1
-        if self._progress is not None and self._done % _PROGRESS_EVERY == 0:
-            self._progress(self._done, len(self._jobs))
-        apply(state, ended)
+        if job.kill is None and self._end_of.get(job_id) != ends_at:
+            return False
+        job = as_ordered(job)
+        ended: Event = (
+            JobFinished(now, job.id, int(JobState.COMPLETED), _NO_RECORD)
+            if job.kill is None
+            else end_by_kill(state, job, now, status=TERM)
+        )
+        self._follow([ended], now)
         if state.dependants:
             self._follow(dependency.follow(state, [ended], now), now)
         return True
@@ -260,12 +279,34 @@ class Replay:
             apply(state, event)
             if isinstance(event, JobStarted):
                 self._started(event)
+            elif isinstance(event, JobFinished):
+                self._finished(event)
             elif isinstance(event, KillOrdered):
-                heappush(self._ends, (now, event.job_id, state.jobs[event.job_id].restarts))
+                heappush(self._ends, (now, event.job_id))
+            elif isinstance(event, JobPreempted):
+                heappush(self._begins, event.preempted.ends_at)
+            elif isinstance(event, JobSuspended):
+                self._left[event.job_id] = self._end_of.pop(event.job_id, now) - now
+            elif isinstance(event, JobResumed):
+                self._will_end(event.job_id, now + self._left.pop(event.job_id))
             elif isinstance(event, JobRequeued) and job is not None:
                 place = self._places[event.job_id]
                 out.lost_seconds[place] += now - job.started_at
                 heappush(self._begins, max(now, event.begin_at))
+
+    def _finished(self, event: JobFinished) -> None:
+        place = self._places[event.job_id]
+        if self._out.start[place] >= 0:
+            self._out.end[place] = event.at
+        self._out.cancelled[place] = event.state == JobState.PREEMPTED
+        self._end_of.pop(event.job_id, None)
+        self._done += 1
+        if self._progress is not None and self._done % _PROGRESS_EVERY == 0:
+            self._progress(self._done, len(self._jobs))
+
+    def _will_end(self, job_id: int, ends_at: int) -> None:
+        self._end_of[job_id] = ends_at
+        heappush(self._ends, (ends_at, job_id))
 
     def _started(self, event: JobStarted) -> None:
         out, job_id = self._out, event.job_id
@@ -284,7 +325,7 @@ class Replay:
         out.backfilled[place] = alloc.planned_by == "Backfill"
         limit = event.limit_seconds
         runtime = job.runtime if limit < 0 or job.runtime <= limit else limit
-        heappush(self._ends, (event.at + runtime, job_id, self._state.jobs[job_id].restarts))
+        self._will_end(job_id, event.at + runtime)
 
 
 def _with_begin(command: Submit, begin_at: UnixTime) -> Submit:

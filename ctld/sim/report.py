@@ -96,6 +96,7 @@ def _rows(found: Figures) -> Iterator[tuple[str, str, float | None]]:
     yield "ran", str(found.ran), found.ran
     yield "refused at submission", str(found.refused), found.refused
     yield "never started", str(found.never_started), found.never_started
+    yield "cancelled to make room", str(found.cancelled), found.cancelled
     yield "first to last submission", _time(found.span), found.span
     yield "first submission to last end", _time(found.makespan), found.makespan
     yield "CPU utilisation", _percent(found.utilisation_cpu), found.utilisation_cpu

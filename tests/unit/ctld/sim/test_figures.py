@@ -39,6 +39,7 @@ def an_outcome() -> Outcome:
         gpus=[0, 0, 0],
         backfilled=[False, True, False],
         lost_seconds=[0, 5, 0],
+        cancelled=[False, False, False],
         shares=[(NodeShare(0, 4, (0, 3)),), (NodeShare(0, 2, (4, 5)),), ()],
         passes=9,
         plan_seconds=0.5,
@@ -100,7 +101,7 @@ def test_size_classes(cpus: int, gpus: int, name: str) -> None:
 
 
 def test_nothing_ran() -> None:
-    outcome = Outcome([], [], [], [], [], [], [], [], [], [])
+    outcome = Outcome([], [], [], [], [], [], [], [], [], [], [])
     found = figures(plain(1, 1), outcome)
     assert found.jobs == 0 and found.waits.wait_mean == 0
     assert "jobs" in report.table(found, name="w", machine="m")

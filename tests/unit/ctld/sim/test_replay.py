@@ -173,3 +173,48 @@ def test_associations_of_the_configuration_hold(tmp_path: Path) -> None:
     outcome = replay(from_file(conf), jobs)
     assert starts(outcome)[0] == 0 and outcome.start[1] < 0
     assert sum(outcome.refused.values()) == 1
+
+
+def preempting(folder: Path, mode: str) -> Outcome:
+    """A job of 100 s on all four CPUs, and at 10 one of 30 s that may take its place."""
+    conf = folder / "slurm.conf"
+    conf.write_text(
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=4 RealMemory=100\n"
+        "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE,GANG\n"
+        f"SchedulerParameters=requeue_delay=0\nPartitionName=low Nodes=n1 {mode}\n"
+        "PartitionName=high Nodes=n1 PriorityTier=2\n"
+    )
+    jobs = [
+        TraceJob("low", T, 100, _ASKS.get(ntasks=4, mem=1, partition="low"), 600),
+        TraceJob("high", T + 10, 30, _ASKS.get(ntasks=4, mem=1, partition="high"), 600),
+    ]
+    return replay(from_file(conf), jobs)
+
+
+@pytest.mark.parametrize(
+    ("mode", "begun", "ended", "lost"),
+    [
+        ("PreemptMode=OFF", [0, 100], [100, 130], [0, 0]),
+        ("PreemptMode=REQUEUE", [40, 10], [140, 40], [10, 0]),
+        ("PreemptMode=REQUEUE GraceTime=15", [55, 25], [155, 55], [25, 0]),
+        ("PreemptMode=CANCEL", [0, 10], [10, 40], [0, 0]),
+        ("PreemptMode=CANCEL GraceTime=15", [0, 25], [25, 55], [0, 0]),
+        # It stands still from 10 to 40.
+        ("PreemptMode=SUSPEND", [0, 10], [130, 40], [0, 0]),
+    ],
+)
+def test_victims_make_room_as_the_configuration_says(
+    tmp_path: Path, mode: str, begun: list[int], ended: list[int], lost: list[int]
+) -> None:
+    outcome = preempting(tmp_path, mode)
+    assert (starts(outcome), [end - T for end in outcome.end]) == (begun, ended)
+    assert outcome.lost_seconds == lost
+    assert outcome.cancelled == ["CANCEL" in mode, False]
+    assert outcome.stale_starts == 0
+
+
+def test_what_a_cancelled_job_had_run_is_lost(tmp_path: Path) -> None:
+    outcome = preempting(tmp_path, "PreemptMode=CANCEL")
+    found = figures(from_file(tmp_path / "slurm.conf"), outcome)
+    assert (found.ran, found.cancelled, found.never_started) == (2, 1, 0)
+    assert found.efficiency == pytest.approx(30 / (30 + 10))
