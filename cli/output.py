@@ -194,11 +194,13 @@ KINDS: dict[str, Callable[[Columns], Columns]] = {
     "lower_na": _or("n/a"),
     "time": _each(lambda when: format_time_point(when, unset="N/A")),
     "duration": _each(_duration),
+    "duration_na": _each(lambda seconds: _duration(seconds) if seconds else "N/A"),
     "left": _each(_left),
     "memory": _each(lambda mib: format_memory_mib(mib or 0)),
     "memory_m": _each(lambda mib: format_memory_mib(mib or 0, noconvert=True)),
     "priority": _each(lambda number: f"{number / 4294967296:16.14f}"),
     "none": _or("none"),
+    "any": _or("*"),
     "state": _each(lambda word: word.lower() if word else "n/a"),
     "time_unknown": _each(lambda when: format_time_point(when, unset="Unknown")),
     "user": _each(_user),
@@ -212,7 +214,6 @@ KINDS: dict[str, Callable[[Columns], Columns]] = {
     "=0": _constant("0"),
     "=No": _constant("No"),
     "=*": _constant("*"),
-    "=*:*:*": _constant("*:*:*"),
     "=0:00:00": _constant("00:00:00"),
 }
 """Kind -> what prints a column of it; a kind with `=` shows the same text in every row."""

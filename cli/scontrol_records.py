@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 JOB_FIELDS = (
     *("account", "allocated_tres", "array_job_id", "array_limit", "array_task", "batch", "batch_host", "command"),
-    *("core_spec", "gres_flags", "layout", "licenses", "licenses_alloc", "tres_per_socket"),
+    *("core_spec", "cores_per_socket", "gres_flags", "licenses", "licenses_alloc", "sockets_per_node"),
+    *("tasks_per_core", "tasks_per_socket", "threads_per_core", "tres_per_socket"),
     *("comment", "cpus", "cpus_per_task", "cpus_per_tres", "dependency", "derived_exit_code", "eligible_at", "end_at"),
     *("evaluated_at", "exclude", "exclusive", "exit_code", "failed_node", "features", "gid", "gres_detail", "group"),
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
@@ -37,19 +38,8 @@ PARTITION_FIELDS = (
     *("allow_accounts", "allow_groups", "allow_qos", "cpus", "default", "default_memory_per_cpu"),
     *("default_memory_per_node", "default_minutes", "deny_accounts", "deny_qos", "disable_root_jobs", "exclusive"),
     *("hidden", "max_memory_per_cpu", "max_memory_per_node", "max_minutes", "max_nodes", "min_nodes", "name"),
-    *("grace_seconds", "preempt_mode"),
-    *(
-        "max_cpus_per_node",
-        "max_cpus_per_socket",
-        "node_count",
-        "nodes",
-        "oversubscribe",
-        "priority_job_factor",
-        "priority_tier",
-        "root_only",
-        "state",
-        "tres",
-    ),
+    *("grace_seconds", "max_cpus_per_node", "max_cpus_per_socket", "node_count", "nodes", "oversubscribe"),
+    *("preempt_mode", "priority_job_factor", "priority_tier", "root_only", "state", "tres"),
 )
 STEP_FIELDS = (
     *("cpus", "id", "id_sort", "is_batch", "limit", "name", "nodelist", "nodes", "partition", "started_at", "state"),
@@ -76,7 +66,7 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
     failed = f" FailedNode={one['failed_node']}" if one["failed_node"] else ""
     wckey = f" WCKey={one['wckey']}" if one["wckey"] else ""
     planned = f" SchedNodeList={one['planned_nodes']}" if one["planned_nodes"] else ""
-    sockets, board, per_unit = one["layout"].split(" ")
+    sockets, cores, threads = one["sockets_per_node"], one["cores_per_socket"], one["threads_per_core"]
     lines = [
         f"{head} JobName={one['name']}",
         f"UserId={one['user']}({one['uid']}) GroupId={one['group']}({one['gid']}) MCS_label=N/A",
@@ -106,10 +96,11 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         lines.append(f"BatchHost={one['batch_host']}")
     lines += [
         f"NumNodes={one['node_range']} NumCPUs={one['cpus']} NumTasks={one['tasks']}"
-        f" CPUs/Task={one['cpus_per_task']} ReqB:S:C:T={board}",
+        f" CPUs/Task={one['cpus_per_task']} ReqB:S:C:T=0:{sockets or 0}:{_any(cores)}:{_any(threads)}",
         f"ReqTRES={one['requested_tres']}",
         f"AllocTRES={_null(one['allocated_tres'])}",
-        f"Socks/Node={sockets} NtasksPerN:B:S:C={per_unit} {one['core_spec']}",
+        f"Socks/Node={_any(sockets)} NtasksPerN:B:S:C={one['tasks_per_node']}:0:{_any(one['tasks_per_socket'])}"
+        f":{_any(one['tasks_per_core'])} {_core_spec(one['core_spec'])}",
     ]
     if details and has:
         lines.append(f"JOB_GRES={_null(one['job_gres'])}")
@@ -144,6 +135,15 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         if one[key]:
             lines.append(f"{name}={one[key]}")
     return _record(lines, oneliner)
+
+
+def _any(number: int | None) -> str:
+    return str(number or "*")
+
+
+def _core_spec(asked: str | None) -> str:
+    count, _, threads = (asked or "*").partition(" ")
+    return f"ThreadSpec={count}" if threads else f"CoreSpec={count}"
 
 
 def _preempted(one: Record) -> list[str]:

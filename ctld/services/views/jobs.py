@@ -302,26 +302,18 @@ def _asked(job: Job) -> FineRequest:
     return job.spec.request.fine or _PLAIN
 
 
-def _any(number: int) -> str:
-    return str(number) if number else "*"
-
-
 def _core_spec(view: JobView, job: Job) -> Value:
-    """`CoreSpec=*`, `CoreSpec=2` or `ThreadSpec=4`."""
+    """`2` cores or `4 Threads` of each node for the system."""
     fine = _asked(job)
     if fine.thread_spec >= 0:
-        return f"ThreadSpec={fine.thread_spec}"
-    return f"CoreSpec={fine.core_spec if fine.core_spec >= 0 else '*'}"
+        return f"{fine.thread_spec} Threads"
+    return str(fine.core_spec) if fine.core_spec >= 0 else None
 
 
-def _layout(view: JobView, job: Job) -> Value:
-    """Sockets of a node, and what ReqB:S:C:T and NtasksPerN:B:S:C say."""
-    fine, each = _asked(job), job.spec.request.ntasks_per_node
-    sockets = _any(fine.sockets_per_node) if fine.sockets_per_node else "0"
-    cores = _any(fine.cores_per_socket) if fine.cores_per_socket else "*"
-    board = f"0:{sockets}:{cores}:{_any(fine.threads_per_core)}"
-    tasks = f"{each}:0:{_any(fine.ntasks_per_socket)}:{_any(fine.ntasks_per_core)}"
-    return f"{_any(fine.sockets_per_node)} {board} {tasks}"
+def _sockets_cores_threads(view: JobView, job: Job) -> Value:
+    fine = _asked(job)
+    asked = (fine.sockets_per_node, fine.cores_per_socket, fine.threads_per_core)
+    return ":".join([str(number or "*") for number in asked])
 
 
 def _licenses(view: JobView, job: Job) -> Value:
@@ -453,6 +445,7 @@ FIELDS: dict[str, Field] = {
     "command": _command,
     "comment": lambda view, job: job.spec.comment or None,
     "core_spec": _core_spec,
+    "cores_per_socket": lambda view, job: _asked(job).cores_per_socket or None,
     "cpus": lambda view, job: view.cpus(job),
     "cpus_per_tres": lambda view, job: _per_gpu(job.spec.request.cpus_per_gpu),
     "cpus_per_task": lambda view, job: job.spec.request.cpus_per_task,
@@ -477,7 +470,6 @@ FIELDS: dict[str, Field] = {
     "job_id": lambda view, job: job.id,
     "kill_invalid_depend": lambda view, job: int(job.spec.kill_invalid_depend),
     "least_cpus": _least_cpus,
-    "layout": _layout,
     "left": lambda view, job: view.left(job),
     "licenses": _licenses,
     "licenses_alloc": lambda view, job: (job.alloc.licenses or None) if job.alloc is not None else None,
@@ -508,6 +500,8 @@ FIELDS: dict[str, Field] = {
     "restarts": lambda view, job: job.restarts,
     "scheduler": lambda view, job: job.alloc.planned_by if job.alloc is not None else "Main",
     "sid": lambda view, job: job.spec.sid,
+    "sockets_cores_threads": _sockets_cores_threads,
+    "sockets_per_node": lambda view, job: _asked(job).sockets_per_node or None,
     "start_at": lambda view, job: view.start(job),
     "started_at": lambda view, job: job.started_at,
     "state": lambda view, job: state_word(job.state, shown_flags(job)),
@@ -529,8 +523,11 @@ FIELDS: dict[str, Field] = {
     ),
     "task_id": lambda view, job: job.array_task_id,
     "tasks": _tasks,
+    "tasks_per_core": lambda view, job: _asked(job).ntasks_per_core or None,
     "tasks_per_gpu": lambda view, job: job.spec.request.ntasks_per_gpu,
     "tasks_per_node": lambda view, job: job.spec.request.ntasks_per_node,
+    "tasks_per_socket": lambda view, job: _asked(job).ntasks_per_socket or None,
+    "threads_per_core": lambda view, job: _asked(job).threads_per_core or None,
     "time_min": lambda view, job: job.spec.request.time_min_minutes * 60,
     "tmp": lambda view, job: job.spec.request.tmp_mib,
     "tres": lambda view, job: _allocated_tres(view, job) or _requested_tres(view, job),

@@ -9,7 +9,7 @@ from cli import output
 LETTERS: dict[str, tuple[str, str, str]] = {
     "i": ("JOBID", "id", "na"),
     "t": ("TIME", "used", "duration"),
-    "z": ("S:C:T", "", "=*:*:*"),
+    "z": ("S:C:T", "", "=*"),
 }
 NAMES: dict[str, tuple[str, str, str]] = {"jobid": LETTERS["i"], "time": LETTERS["t"]}
 
@@ -28,9 +28,9 @@ def shown(text: str, *rows: list[object]) -> str:
         ("%3i|", "JOB|\n7  |\n"),
         ("%.7i", "  JOBID\n      7\n"),
         ("%t", "TIME\n1:01\n"),
-        ("%z", "S:C:T\n*:*:*\n"),
+        ("%z", "S:C:T\n*\n"),
         ("plain", "plain\nplain\n"),
-        ("%all", "JOBID|TIME|S:C:T|\n7|1:01|*:*:*|\n"),
+        ("%all", "JOBID|TIME|S:C:T|\n7|1:01|*|\n"),
         ("%.99999999999i", f"{'JOBID':>65536}\n{'7':>65536}\n"),
     ],
 )

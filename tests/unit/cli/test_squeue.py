@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctld.core.apply.indexes import put
-from ctld.core.model import Allocation, Job, NodeShare, Step
+from ctld.core.model import Allocation, FineRequest, GpuRequest, Job, NodeShare, Step
 from ctld.core.plan import Plan, Wait
 from ctld.core.state import State
 from muster.ids import JobId, StepId, UnixTime
@@ -292,6 +292,28 @@ def test_the_text_of_array_members_is_cut_as_slurm_cuts_it(tmp_path: Path) -> No
         assert len(short) == 31 + 1
         whole = serving.out("squeue", "-ho", "%i", SLURM_BITSTR_LEN="0")
         assert whole == f"7_[{','.join(f'{first}-{first + 1}' for first in range(0, 90, 3))}]\n"
+
+
+def test_what_a_job_asks_of_sockets_cores_and_licences_is_shown(tmp_path: Path) -> None:
+    state = a_state(2)
+    fine = FineRequest(
+        sockets_per_node=2, threads_per_core=1, ntasks_per_core=3, ntasks_per_socket=4, thread_spec=5,
+        gpus_per_socket=(GpuRequest("", 1),),
+    )  # fmt: skip
+    put(state, None, a_job(1, spec=a_spec(fine=fine, licenses="matlab:2", time_min_minutes=90)))
+    put(state, None, a_job(2, spec=a_spec(fine=FineRequest(core_spec=1))))
+    put(state, None, a_job(3, spec=a_spec()))
+    with served(state, tmp_path, clock=StandingClock(NOON)) as serving:
+        assert serving.out("squeue", "-h", "-Si", "-o", "%H|%I|%J|%z|%W|%X").splitlines() == [
+            "2|*|1|2:*:1|matlab:2|5 Threads",
+            "*|*|*|*:*:*|(null)|1",
+            "*|*|*|*:*:*|(null)|N/A",
+        ]
+        names = "mintime:.9,ntpercore:.4,ntpersocket:.4,tres-per-socket:.12,licensesalloc:.7"
+        assert serving.out("squeue", "-h", "-Si", "-O", names).splitlines() == [
+            "  1:30:00   3   4  gres/gpu:1 (null)",
+            *["      N/A N/A N/A         N/A (null)"] * 2,
+        ]
 
 
 def test_many_ids_travel_in_the_body_of_the_question(cluster: Served) -> None:
