@@ -19,7 +19,7 @@ from ctld.core.state import State
 from ctld.sched.priority import Terms
 from ctld.services.door import Call, Right, Route
 from ctld.services.views.jobs import FIELDS, JobView
-from ctld.services.views.selection import Selection
+from ctld.services.views.selection import Selection, query_of
 from ctld.store.store import Store
 from muster import errors
 from muster.clock import Clock
@@ -67,7 +67,7 @@ class _Reader:
         """Give the rows of the waiting jobs that are not held and pass every filter."""
         context = self._context
         state = context.store.state
-        query = {**call.query, "states": "PENDING"}
+        query = {**query_of(call), "states": "PENDING"}
         rows: list[list[Any]] = []
         try:
             selection = Selection(state, query)

@@ -29,7 +29,7 @@ from ctld.services.views.jobs import JobView
 from ctld.services.views.nodes import FIELDS as NODE_FIELDS
 from ctld.services.views.nodes import Field as NodeField
 from ctld.services.views.nodes import NodeView
-from ctld.services.views.selection import Selection, check_known, select, unknown_job
+from ctld.services.views.selection import Selection, check_known, query_of, select, unknown_job
 from ctld.services.views.steps import FIELDS as STEP_FIELDS
 from ctld.services.views.steps import StepView, only_these
 from ctld.store.store import Store
@@ -48,7 +48,6 @@ SLICE_SECONDS = 0.0015
 """Work of one turn of the loop on a listing; the clock is looked at every `LOOK_EVERY` records."""
 LOOK_EVERY = 32
 MAX_FIELDS = 128
-MAX_BODY_BYTES = 1 << 20
 
 Item = TypeVar("Item")
 
@@ -110,7 +109,7 @@ class _Reader:
 
     async def jobs(self, call: Call) -> bytes:
         """Rows of the jobs that pass every filter."""
-        query = _query(call)
+        query = query_of(call)
         names, asked = _fields(query, JOB_FIELDS)
         selection = Selection(self._state, query)
         view = self._job_view(query)
@@ -142,7 +141,7 @@ class _Reader:
 
     async def steps(self, call: Call) -> bytes:
         """Rows of the steps that run, the batch script's among them."""
-        query = _query(call)
+        query = query_of(call)
         names, asked = _fields(query, STEP_FIELDS)
         selection = Selection(self._state, query)
         view = StepView(self._state, self._now())
@@ -160,13 +159,13 @@ class _Reader:
 
     async def nodes(self, call: Call) -> bytes:
         """Rows of the nodes named (`nodes=`, a host list), or of all."""
-        query = _query(call)
+        query = query_of(call)
         names, asked = _fields(query, NODE_FIELDS)
         return await self._answer(names, self._node_rows(asked, self._named_nodes(query.get("nodes"))))
 
     async def partitions(self, call: Call) -> bytes:
         """Rows of the partition named (`name=`), or of all."""
-        query = _query(call)
+        query = query_of(call)
         names, asked = _fields(query, partition_views.FIELDS)
         name = query.get("name")
         table = self._state.partitions
@@ -177,7 +176,7 @@ class _Reader:
 
     async def overview(self, call: Call) -> bytes:
         """Nodes and partitions in one answer, for sinfo: `node_fields=...&partition_fields=...`."""
-        query = _query(call)
+        query = query_of(call)
         node_names, node_asked = _fields(query, NODE_FIELDS, "node_fields")
         partition_names, partition_asked = _fields(query, partition_views.FIELDS, "partition_fields")
         table = [
@@ -282,15 +281,6 @@ class _Reader:
 
 
 _json = msgspec.json.encode
-
-
-def _query(call: Call) -> Mapping[str, str]:
-    """Give the query; one that is too long for a request line comes in the body, as a JSON object of texts."""
-    if not call.body:
-        return call.query
-    if len(call.body) > MAX_BODY_BYTES:
-        raise errors.TooLarge(f"the query is {len(call.body)} bytes, more than the {MAX_BODY_BYTES} that are taken")
-    return {**call.query, **call.json(dict[str, str])}
 
 
 def _fields(

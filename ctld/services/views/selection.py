@@ -10,6 +10,7 @@ from ctld.core import ranges
 from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
 from ctld.core.state import State
+from ctld.services.door import Call
 from ctld.services.views.jobs import SUSPENDED, is_current, partitions_of, reservation_of, shown_flags
 from muster import errors, hostlist
 from muster.ids import NO_TASK
@@ -50,6 +51,17 @@ _NEVER = frozenset(
     )
 )
 _STATES = {state.name: int(state) for state in JobState} | {word: state for state, word in enumerate(COMPACT)}
+MAX_QUERY_BYTES = 1 << 20
+"""Of a query that comes in a body."""
+
+
+def query_of(call: Call) -> Mapping[str, str]:
+    """Give the query; one that is too long for a request line comes in the body, as a JSON object of texts."""
+    if not call.body:
+        return call.query
+    if len(call.body) > MAX_QUERY_BYTES:
+        raise errors.TooLarge(f"the query is {len(call.body)} bytes, more than the {MAX_QUERY_BYTES} that are taken")
+    return {**call.query, **call.json(dict[str, str])}
 
 
 class Selection:

@@ -117,6 +117,8 @@ def test_filters_and_sorting(cluster: Served) -> None:
     assert ids("-S", "-Y")[:2] == ["101", "104"]
     assert ids("-S", "u,-i")[0] == "106"
     assert ids("-j", "9999") == []
+    # So many travel in the body of the question.
+    assert ids("-j", ",".join(["102", *map(str, range(2000, 5000))])) == ["102"]
     assert cluster.out("sprio", "-j", "9999", "-o", "%i") == "JOBID\n"
     assert cluster.out("sprio", "-h", "-j", "102", SPRIO_FORMAT="%.5i|%c|%s") == "  102|cluster|(null)\n"
     assert cluster.out("sprio", "-M", "cluster", "-h", "-j", "102", "-o", "%i") == "102\n"
