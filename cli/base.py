@@ -257,6 +257,17 @@ def cluster_line(command: str, asked: str | None, name: str, with_header: bool) 
     return f"CLUSTER: {name}\n" if with_header else ""
 
 
+def tell(key: str, texts: Mapping[str, Callable[[], str]]) -> bool:
+    """Answer an option that only tells something: -V, or one that `texts` has a text for; False: it does more."""
+    if key == "V":
+        print_version()
+    elif key in texts:
+        write(texts[key]())
+    else:
+        return False
+    return True
+
+
 def print_version() -> int:
     """Print `slurm 26.05.0 (muster X.Y.Z)`; the exit code is 0."""
     from muster.version import version_line

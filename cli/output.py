@@ -199,6 +199,8 @@ KINDS: dict[str, Callable[[Columns], Columns]] = {
     "memory": _each(lambda mib: format_memory_mib(mib or 0)),
     "memory_m": _each(lambda mib: format_memory_mib(mib or 0, noconvert=True)),
     "priority": _each(lambda number: f"{number / 4294967296:16.14f}"),
+    "norm": _each(lambda number: f"{number:.7f}"),
+    "whole": _each(lambda number: f"{number:.0f}"),
     "none": _or("none"),
     "any": _or("*"),
     "state": _each(lambda word: word.lower() if word else "n/a"),

@@ -114,7 +114,7 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> int:
     found, _ = base.getopt("sinfo", argv, SHORTS, LONGS)  # stray words are ignored, as in the reference
-    if any(_tell(key) for key, _ in found):
+    if any(base.tell(key, _TOLD) for key, _ in found):
         return 0
     values: dict[str, str | None] = {}
     for name, key in ENVIRONMENT:
@@ -192,26 +192,27 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "".join(lines)
 
 
-def _tell(key: str) -> bool:
-    """Answer an option that only tells something."""
-    if key == "V":
-        base.print_version()
-    elif key == "usage":
-        base.write(USAGE)
-    elif key == "help":
-        base.write(HELP)
-    elif key == "helpstate":
-        from cli.sinfo_states import WORDS
+def _states() -> str:
+    from cli.sinfo_states import WORDS
 
-        base.write(f"sinfo: valid states: {WORDS}\n")
-    elif key in ("helpformat", "helpFormat"):
-        from cli.sinfo_columns import LETTERS, NAMES
+    return f"sinfo: valid states: {WORDS}\n"
 
-        names = [f"%{letter}" for letter in LETTERS] if key == "helpformat" else list(NAMES)
-        base.write("\n".join(names) + "\n")
-    else:
-        return False
-    return True
+
+def _letters() -> str:
+    from cli.sinfo_columns import LETTERS
+
+    return "".join([f"%{letter}\n" for letter in LETTERS])
+
+
+def _names() -> str:
+    from cli.sinfo_columns import NAMES
+
+    return "".join([f"{name}\n" for name in NAMES])
+
+
+_TOLD = {
+    "usage": lambda: USAGE, "help": lambda: HELP, "helpstate": _states, "helpformat": _letters, "helpFormat": _names,
+}  # fmt: skip
 
 
 def _columns(values: dict[str, str | None]) -> list[output.Column]:

@@ -68,12 +68,6 @@ _WEIGHTED = (
     ("age", "A"), ("assoc", "B"), ("fairshare", "F"), ("job_size", "J"), ("of_partition", "P"), ("of_qos", "Q"),
 )  # fmt: skip
 """Weight, and the letter that the default layout shows when it is set (in lower case with -n)."""
-_KINDS = {
-    "norm": lambda number: f"{number:.7f}",
-    "whole": lambda number: f"{number:.0f}",
-    "priority": lambda number: f"{number / 4294967296:16.14f}",
-}
-_LONGEST_TARGET = 8000
 
 USAGE = """\
 Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]
@@ -88,7 +82,7 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> int:
     found, rest = base.getopt("sprio", argv, SHORTS, LONGS)
-    if any(_tell(key) for key, _ in found):
+    if any(base.tell(key, _TOLD) for key, _ in found):
         return 0
     values: dict[str, str | None] = {key: text for name, key in ENVIRONMENT if (text := os.environ.get(name))}
     values.update(found)
@@ -104,8 +98,7 @@ def _main(argv: list[str]) -> int:
         del values["o"]
     if "v" in values:
         base.say_asked("sprio", values.items())
-    query = _query(values)
-    answer = _ask(query) if query is not None else _ask({"ids": "1", "users": "4294967294"})
+    answer = _ask(_query(values))
     if answer["type"] != "priority/multifactor":
         raise base.Quit(
             1,
@@ -118,23 +111,17 @@ def _main(argv: list[str]) -> int:
     return 0
 
 
-def _tell(key: str) -> bool:
-    """Answer an option that only tells something; the first one ends the command."""
-    if key == "V":
-        base.print_version()
-    elif key == "usage":
-        base.write(USAGE)
-    elif key == "help":
-        from cli.sprio_help import HELP
+def _help() -> str:
+    from cli.sprio_help import HELP
 
-        base.write(HELP)
-    else:
-        return False
-    return True
+    return HELP
 
 
-def _query(values: dict[str, str | None]) -> dict[str, str] | None:
-    """Give the filters as the controller takes them; None: nothing can match."""
+_TOLD = {"usage": lambda: USAGE, "help": _help}
+
+
+def _query(values: dict[str, str | None]) -> dict[str, str]:
+    """Give the filters as the controller takes them."""
     query = {"all": "1"}
     ids, users, partitions = values.get("j"), values.get("u"), values.get("p")
     if ids:
@@ -157,12 +144,8 @@ def _query(values: dict[str, str | None]) -> dict[str, str] | None:
 
 
 def _ask(query: dict[str, str]) -> Any:
-    route = "/v1/priorities"
-    target = route + "?" + "&".join([f"{name}={client.quote(text)}" for name, text in query.items()])
     try:
-        if len(target) > _LONGEST_TARGET:
-            return client.call("GET", route, query)
-        return client.call("GET", target)
+        return client.ask("/v1/priorities", query)
     except errors.MusterError as problem:
         end = base.refused("Couldn't get priority factors from controller", problem, colon=": ")
         end.code = 255
@@ -191,26 +174,14 @@ def _page(values: dict[str, str | None], columns: list[output.Column], answer: A
     fields = [*answer["fields"], "cluster"]
     if "w" in values:
         rows = [_weights(answer["weights"], fields)]
+        for column in columns:
+            # The row holds texts; what has no weight of its own, as a normalized factor, stays empty.
+            column.kind = {"whole": "na", "norm": "=", "priority": "="}.get(column.kind, column.kind)
     else:
         rows = [[*row, answer["cluster"]] for row in answer["rows"]]
         _sort(rows, fields, values.get("S") or "i")
         rows = [_texts(row, fields) for row in rows]
-    for column in columns:
-        if column.kind in _KINDS:
-            column.field, column.kind = f"{column.kind}:{column.field}", "na"
-    shown = [*fields, *(column.field for column in columns if ":" in column.field)]
-    if "w" not in values:
-        for row in rows:
-            for column in columns:
-                kind, colon, field = column.field.partition(":")
-                if colon:
-                    row.append(_KINDS[kind](row[fields.index(field)]))
-    else:
-        for column in columns:
-            kind, colon, field = column.field.partition(":")
-            if colon:
-                rows[0].append(rows[0][fields.index(field)] if kind == "whole" else "")
-    return text + output.page(columns, shown, rows, with_header=with_header)
+    return text + output.page(columns, fields, rows, with_header=with_header)
 
 
 def _weights(weights: dict[str, Any], fields: list[str]) -> list[Any]:

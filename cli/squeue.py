@@ -109,8 +109,6 @@ Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]
               [-t states] [-u user_name] [--usage] [-w nodes] [--local]
               [--expand-patterns] [-ahjlrs]
 """
-_LONGEST_TARGET = 8000
-"""Bytes of a query that goes into the request line; a longer one (many ids) goes into the body."""
 _ID_CHARACTERS = 31
 """As far as Slurm prints the id of a pending array unless SLURM_BITSTR_LEN is set."""
 
@@ -137,7 +135,7 @@ class _Asked:
 
     def __init__(self, argv: list[str]) -> None:
         found, rest = base.getopt("squeue", argv, SHORTS, LONGS)
-        self.done = any(_tell(key) for key, _ in found)
+        self.done = any(base.tell(key, _TOLD) for key, _ in found)
         if self.done:
             return
         values: dict[str, str | None] = {}
@@ -264,21 +262,19 @@ class _Asked:
         return LONG if "l" in self.values else DEFAULT
 
 
-def _tell(key: str) -> bool:
-    """Answer an option that only tells something; the first one ends the command."""
-    if key == "V":
-        base.print_version()
-    elif key == "usage":
-        base.write(USAGE)
-    elif key == "helpstate":
-        base.write(STATES.replace(",", "\n") + "\n")
-    elif key in ("help", "helpformat", "helpFormat"):
-        from cli.squeue_help import text_of
+def _help(key: str) -> str:
+    from cli.squeue_help import text_of
 
-        base.write(text_of(key))
-    else:
-        return False
-    return True
+    return text_of(key)
+
+
+_TOLD = {
+    "usage": lambda: USAGE,
+    "helpstate": lambda: STATES.replace(",", "\n") + "\n",
+    "help": lambda: _help("help"),
+    "helpformat": lambda: _help("helpformat"),
+    "helpFormat": lambda: _help("helpFormat"),
+}
 
 
 def _take_positional(values: dict[str, str | None], rest: list[str]) -> None:
@@ -386,11 +382,8 @@ def _cut_ids(rows: list[list[Any]], place: int) -> None:
 
 def _ask(is_steps: bool, query: dict[str, str]) -> Any:
     route = "/v1/steps" if is_steps else "/v1/jobs"
-    target = route + "?" + "&".join([f"{name}={client.quote(text)}" for name, text in query.items()])
     try:
-        if len(target) > _LONGEST_TARGET:
-            return client.call("GET", route, query)
-        return client.call("GET", target)
+        return client.ask(route, query)
     except errors.MusterError as problem:
         if problem.slurm_code == 2018:
             raise base.Quit(1, f"squeue: error: {problem.sentence}") from None

@@ -15,11 +15,14 @@ from muster import errors, tinyjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 SYSTEM_SOCKET = "/run/muster/sock"
 CONNECT_FAILURE = "Unable to contact slurm controller (connect failure)"
 RECEIVE_FAILURE = "Unable to contact slurm controller (receive failure)"
+LONGEST_TARGET = 8000
+"""Bytes of route and query in a request line."""
 _CHUNK = 1 << 18
 
 
@@ -88,6 +91,12 @@ def call(
     if status >= 400:
         raise _refusal(status, value)
     return value
+
+
+def ask(route: str, query: Mapping[str, str]) -> Any:
+    """Make a GET with a query: in the request line, or in the body where that would be too long (many ids)."""
+    target = route + "?" + "&".join([f"{name}={quote(text)}" for name, text in query.items()])
+    return call("GET", route, query) if len(target) > LONGEST_TARGET else call("GET", target)
 
 
 def call_retrying(method: str, path: str, body: Any = None, *, seconds: float = 10.0) -> Any:
