@@ -3,6 +3,8 @@ is `a:2,b:1` (all of them) or `a:2|b:1` (any one)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ctld.core.cluster import Settings
 from muster.errors import InvalidInput
 from muster.slurm_errors import slurm_text
@@ -62,6 +64,11 @@ def wanted_of(text: str) -> Wanted:
 def held(text: str) -> dict[str, int]:
     """Read what an allocation holds."""
     return dict(_pair(item) for item in text.split(",")) if text else {}
+
+
+def as_tres(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Count licences as limits and records name them: `license/a`."""
+    return {f"license/{name}": count for name, count in pairs}
 
 
 def _pair(item: str) -> tuple[str, int]:

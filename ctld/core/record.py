@@ -6,7 +6,7 @@ keeps of it once it has ended are the same fields computed in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ctld.core import licenses
 from ctld.core.cluster import PartitionSpec, Settings
@@ -91,7 +91,7 @@ def run_record(
         requested_tres=asked,
         allocated_cpus=sum(share.cpus for share in shares),
         allocated_nodes=len(shares),
-        allocated_tres=billed(state, shares, partition),
+        allocated_tres=billed(state, shares, partition, licensed(job)),
         nodelist=nodelist(state, shares),
         work_dir=spec.work_dir,
         submit_line=spec.submit_line,
@@ -311,14 +311,28 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def billed(state: State, shares: Iterable[NodeShare], partition: PartitionSpec | None) -> dict[str, int]:
-    """Count what an allocation has, with what the partition's weights bill for it."""
+def billed(
+    state: State, shares: Iterable[NodeShare], partition: PartitionSpec | None, licences: Mapping[str, int]
+) -> dict[str, int]:
+    """Count what an allocation has, with its licences (see `licensed`) and what the partition's weights bill for it."""
     amounts = tres(state, shares)
+    if amounts:
+        amounts.update(licences)
     if amounts and partition is not None and partition.billing_weights:
         amounts["billing"] = int(billing(amounts, partition.billing_weights, billing_mode(state.settings)))
         if not amounts["billing"]:
             del amounts["billing"]
     return amounts
+
+
+def licensed(job: Job) -> dict[str, int]:
+    """Count the licences that a run has as TRES or, before it, those that are asked for where that leaves no choice."""
+    if job.alloc is not None and job.state != JobState.PENDING:
+        text = job.alloc.licenses
+    else:
+        text = job.spec.request.licenses
+    wanted = licenses.wanted_of(text)
+    return licenses.as_tres(wanted[0]) if len(wanted) == 1 else {}
 
 
 def billing_mode(settings: Settings) -> str:
@@ -349,7 +363,7 @@ def requested_tres(state: State, job: Job) -> dict[str, int]:
                 amounts[name] = amounts.get(name, 0) + one.count * times
     wanted = licenses.wanted_of(request.licenses)
     if len(wanted) == 1:
-        amounts.update({f"license/{name}": count for name, count in wanted[0]})
+        amounts.update(licenses.as_tres(wanted[0]))
     return {name: amount for name, amount in amounts.items() if amount}
 
 

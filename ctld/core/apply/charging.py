@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctld.core.model import Job
-from ctld.core.record import billing_mode, tres
+from ctld.core.record import billing_mode, licensed, tres
 from ctld.core.state import State
 from ctld.core.usage import Charge, scaled
 from muster.states import JobState
@@ -47,7 +47,7 @@ def charge_of(state: State, job: Job) -> Charge | None:
     factor = of_job.usage_factor if of_job is not None and of_job.usage_factor >= 0 else 1.0
     if association is None and not qos:
         return None
-    amounts = tres(state, job.alloc.shares)
+    amounts = {**tres(state, job.alloc.shares), **licensed(job)}
     rate = billing(amounts, partition.billing_weights if partition is not None else {}, billing_mode(state.settings))
     amounts["billing"] = int(rate)
     return Charge(

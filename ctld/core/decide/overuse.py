@@ -11,7 +11,7 @@ from ctld.core.limits.book import MINUTES, Rule
 from ctld.core.limits.kinds import Kind
 from ctld.core.limits.past import Meters
 from ctld.core.model import Job, Kill
-from ctld.core.record import billed
+from ctld.core.record import billed, licensed
 from ctld.core.state import State
 from muster.ids import UnixTime
 from muster.states import JobState
@@ -37,7 +37,8 @@ def _is_over(state: State, meters: Meters, job: Job, rule: Rule, at: UnixTime) -
     if rule.kind is Kind.GRP_WALL:
         return meters.wall_minutes(rule.key, at) >= rule.limit
     assert job.alloc is not None, "a running job has nodes"
-    amount = billed(state, job.alloc.shares, state.partitions.get(job.alloc.partition)).get(rule.tres, 0)
+    partition = state.partitions.get(job.alloc.partition)
+    amount = billed(state, job.alloc.shares, partition, licensed(job)).get(rule.tres, 0)
     if not amount:
         return False
     if rule.kind is Kind.JOB_TRES_MINUTES:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ctld.core.limits.check import Asked
 from ctld.core.model import UNLIMITED, Job, NodeShare
-from ctld.core.record import billed, billing_mode, requested_gpus, requested_size, requested_tres
+from ctld.core.record import billed, billing_mode, licensed, requested_gpus, requested_size, requested_tres
 from ctld.core.state import State
 from muster.usage import billing
 
@@ -43,10 +43,10 @@ def given(
 ) -> Asked:
     """Give what a job has with these shares; with `by_node` also what it has most of on one node."""
     where = state.partitions.get(partition)
-    amounts = _asked_types(job, billed(state, shares, where))
+    amounts = _asked_types(job, billed(state, shares, where, licensed(job)))
     per_node: dict[str, int] = {}
     for share in shares if by_node else ():
-        for name, amount in _asked_types(job, billed(state, (share,), where)).items():
+        for name, amount in _asked_types(job, billed(state, (share,), where, {})).items():
             if amount > per_node.get(name, 0):
                 per_node[name] = amount
     nodes = tuple(share.node for share in shares)

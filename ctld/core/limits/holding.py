@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctld.core.limits.load import Holding
 from ctld.core.model import UNLIMITED, Job, NodeShare
-from ctld.core.record import billed
+from ctld.core.record import billed, licensed
 from ctld.core.state import State
 from muster.states import JobState
 
@@ -26,7 +26,7 @@ def holding(state: State, job: Job, size: int) -> Holding | None:
     # Minutes of a job that is being ended are given back at once.
     end = job.started_at + bounded(job.limit_seconds) if job.kill is None else 0
     shares = job.alloc.shares
-    amounts = billed(state, shares, state.partitions.get(job.alloc.partition))
+    amounts = billed(state, shares, state.partitions.get(job.alloc.partition), licensed(job))
     return Holding(rules, size, amounts, tuple(share.node for share in shares), end, job.id)
 
 
@@ -34,7 +34,7 @@ def started(state: State, job: Job, partition: str, shares: tuple[NodeShare, ...
     """Give what a job will count when it has been started so. `number` tells the starts of a plan apart: members of
     an array start from one record."""
     rules = state.limits.ruleset(job.spec.user, job.spec.account, job.spec.qos, partition)
-    amounts = billed(state, shares, state.partitions.get(partition))
+    amounts = billed(state, shares, state.partitions.get(partition), licensed(job))
     return Holding(rules, 0, amounts, tuple(share.node for share in shares), end, number)
 
 

@@ -274,7 +274,8 @@ def _allocated_tres(view: JobView, job: Job) -> Value:
     shares = view.shares(job)
     if not shares:
         return None
-    amounts = record.tres(view.state, shares)
+    partition = view.state.partitions.get(job.alloc.partition) if job.alloc is not None else None
+    amounts = record.billed(view.state, shares, partition, record.licensed(job))
     if not view.state.settings.memory_consumable:
         amounts.pop("mem", None)
     return format_tres(amounts)

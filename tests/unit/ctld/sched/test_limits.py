@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.accounts import Limits, Qos, Share
+from ctld.core.apply.indexes import put
 from ctld.core.cluster import PartitionSpec
 from ctld.core.limits.gate import Gate
 from ctld.core.model import GpuRequest, Job, NodeShare
@@ -440,6 +441,25 @@ def test_billing_is_limited_as_the_partition_bills() -> None:
     run(state, job_of("ada", 3, 5))
     assert outcome(state, job_of("ada", 4, 6)) == "AssocGrpBilling"
     assert outcome(state, job_of("ada", 5, 5)) == "started"
+
+
+def test_licences_that_run_count_in_the_limits_of_their_group() -> None:
+    state = limited(physics=Limits(grp_tres={"license/matlab": 3}))
+    state.settings = replace(state.settings, licenses={"matlab": 10})
+    running = run(state, job_of("ada", 1, licenses="matlab:2"))
+    assert running.alloc is not None
+    put(state, running, replace(running, alloc=replace(running.alloc, licenses="matlab:2")))
+    assert outcome(state, job_of("bob", 2, licenses="matlab:2")) == "AssocGrpLicense"
+    assert outcome(state, job_of("bob", 3, licenses="matlab:1")) == "started"
+    assert outcome(state, job_of("eve", 4, licenses="matlab:2")) == "started"
+    assert outcome(state, job_of("bob", 5)) == "started"
+
+
+def test_licences_that_a_pass_hands_out_count_against_each_other() -> None:
+    state = limited(physics=Limits(grp_tres={"license/matlab": 3}))
+    state.settings = replace(state.settings, licenses={"matlab": 10})
+    waiting(state, job_of("ada", 1, licenses="matlab:2"), job_of("bob", 2, licenses="matlab:2"))
+    assert [start.job_id for start in planned(state).starts] == [1]
 
 
 def test_a_job_waits_while_its_association_has_used_more_than_its_qos_tolerates() -> None:
