@@ -87,7 +87,7 @@ def show(arguments: list[str], options: Options) -> int:
 
 def _licenses(name: str | None, options: Options) -> int:
     """Show the cluster's licences, or one of them."""
-    found = client.call("GET", "/v1/licenses")["licenses"]
+    found = _ask("/v1/licenses", "slurm_load_licenses", options)["licenses"]
     if not found:
         base.write("No licenses configured in Slurm.\n")
         return 0

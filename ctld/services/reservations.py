@@ -16,6 +16,7 @@ from ctld.core import ranges
 from ctld.core.commands import CreateReservation, DeleteReservation, ReservationAsk, UpdateReservation
 from ctld.core.events import ReservationCreated
 from ctld.core.free import cpus_per_core
+from ctld.core.jobids import range_text
 from ctld.core.jobspec import parse_gpus
 from ctld.core.model import GpuRequest
 from ctld.core.reservations import FLAGS, REFUSED_FLAGS, Access, Reservation
@@ -298,9 +299,7 @@ def record(state: State, one: Reservation, at: int) -> dict[str, Any]:
         "nodes": hostlist.compress(names),
         "node_count": len(names),
         "core_count": sum(_cores(state, one, place) for place in range(len(one.parts))),
-        "core_ids": [
-            [name, _range_text(part.cores)] for name, part in zip(names, one.parts, strict=True) if part.cores
-        ],
+        "core_ids": [[name, range_text(part.cores)] for name, part in zip(names, one.parts, strict=True) if part.cores],
         "features": one.features or None,
         "partition": one.partition or None,
         "flags": ",".join(_flag_text(one, flag) for flag in one.flags),
@@ -339,8 +338,3 @@ def _tres_text(state: State, one: Reservation) -> str:
     for name, count in one.licenses:
         amounts[f"license/{name}"] = count
     return format_tres(amounts)
-
-
-def _range_text(flat: tuple[int, ...]) -> str:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs)

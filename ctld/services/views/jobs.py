@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ctld.core import ranges, record
 from ctld.core.decide.clauses import dependency_text
 from ctld.core.free import exclusive_mode
+from ctld.core.jobids import range_text
 from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, GresShare, Job, NodeShare, Request
 from ctld.core.plan import Wait
 from ctld.core.state import State
@@ -368,7 +369,7 @@ def _gres_detail(view: JobView, job: Job) -> Value:
             core * threads + thread for core in ranges.numbers(share.cores) for thread in range(threads)
         )
         devices = ",".join(text for text in (used_gpus(spec.gpus, share.gpus), used_gres(share.gres)) if text)
-        text = f"CPU_IDs={_range_text(cpus)} Mem={share.memory_mib} GRES={devices}"
+        text = f"CPU_IDs={range_text(cpus)} Mem={share.memory_mib} GRES={devices}"
         groups.setdefault(text, []).append(spec.name)
     return "\n".join(f"Nodes={hostlist.compress(names)} {text}" for text, names in groups.items())
 
@@ -379,7 +380,7 @@ def used_gpus(types: Sequence[str], gpus: tuple[int, ...]) -> str:
     for gpu in ranges.numbers(gpus):
         by_type.setdefault(types[gpu] if gpu < len(types) else "", []).append(gpu)
     return ",".join(
-        f"gpu{':' + kind if kind else ''}:{len(indexes)}(IDX:{_range_text(ranges.from_ints(indexes))})"
+        f"gpu{':' + kind if kind else ''}:{len(indexes)}(IDX:{range_text(ranges.from_ints(indexes))})"
         for kind, indexes in by_type.items()
     )
 
@@ -393,14 +394,9 @@ def used_gres(shares: Sequence[GresShare]) -> str:
         counts[head] = counts.get(head, 0) + one.count
         indices[head] = ranges.union(indices.get(head, ()), one.indices)
     return ",".join(
-        f"{head}:{count}(IDX:{_range_text(indices[head])})" if indices[head] else f"{head}:{count}"
+        f"{head}:{count}(IDX:{range_text(indices[head])})" if indices[head] else f"{head}:{count}"
         for head, count in counts.items()
     )
-
-
-def _range_text(flat: tuple[int, ...]) -> str:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs)
 
 
 def _job_gres(view: JobView, job: Job) -> Value:

@@ -11,6 +11,7 @@ from ctld.core import ranges, record
 from ctld.core.cluster import Device, Node
 from ctld.core.devices import in_parts, size
 from ctld.core.free import cpus_per_core, reserved_cores, selectable_cpus, selectable_memory
+from ctld.core.jobids import range_text
 from ctld.core.state import State
 from ctld.services.views.jobs import Value, used_gpus
 from muster.ids import UnixTime
@@ -276,9 +277,7 @@ def _use_text(parts: list[tuple[Device, int]]) -> str:
     if first.first < 0:
         return str(sum(used for _, used in parts))
     bits = sum(used for _, used in parts)
-    flat = ranges.from_bitmap(bits)
-    runs = [str(low) if low == high else f"{low}-{high}" for low, high in zip(flat[::2], flat[1::2], strict=True)]
-    return f"{bits.bit_count()}(IDX:{','.join(runs) or 'N/A'})"
+    return f"{bits.bit_count()}(IDX:{range_text(ranges.from_bitmap(bits)) or 'N/A'})"
 
 
 def _load(view: NodeView, node: Node) -> Value:
@@ -344,8 +343,7 @@ def _system_cpus(view: NodeView, node: Node) -> Value:
     threads = cpus_per_core(node.spec)
     cores = ranges.numbers(ranges.from_bitmap(reserved_cores(node.spec)))
     flat = ranges.from_ints(core * threads + thread for core in cores for thread in range(threads))
-    runs = [str(low) if low == high else f"{low}-{high}" for low, high in zip(flat[::2], flat[1::2], strict=True)]
-    return ",".join(runs) or None
+    return range_text(flat) or None
 
 
 FIELDS: dict[str, Field] = {
