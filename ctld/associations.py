@@ -157,6 +157,11 @@ class _Reader:
             elif name in Limits.__struct_fields__:
                 parts["limits"][name] = values.pop(name)
         self.named += [(name, entry.place) for name in values.get("preempt", ())]
+        idle = [f"Flags={flag}" for flag in values.get("flags", ()) if flag in _IDLE_FLAGS]
+        if values.get("max_queue_wait_seconds", UNSET) != UNSET:
+            idle.append("MaxQueueWait")
+        for what in idle:
+            self.problems.warning(entry.place, f"{what} of QOS {one.name} has no effect in this release")
         return msgspec.structs.replace(
             one,
             limits=Limits(**parts["limits"]),
@@ -266,6 +271,8 @@ _QOS_FLAGS = {
         "PartitionMinNodes", "PartitionTimeLimit", "Relative", "RequiresReservation", "UsageFactorSafe",
     )
 }  # fmt: skip
+_IDLE_FLAGS = ("NoReserve", "Relative")
+"""Of these nothing is done yet."""
 
 _COMMON = {
     "priority": _Option("priority", _number),

@@ -33,7 +33,8 @@ User - 'bob':DefaultAccount='chem':Priority=7
 def test_reads_tree_limits_and_qos() -> None:
     problems = Problems()
     made = associations.read(TREE, "tux.cfg", problems)
-    assert (problems.errors, problems.warnings) == ([], [])
+    assert problems.errors == []
+    assert problems.warnings == ["tux.cfg:4: MaxQueueWait of QOS costly has no effect in this release"]
     physics = Limits(grp_tres={"cpu": 64, "mem": 2048}, grp_wall_minutes=1440, max_jobs=4)
     assert made.associations == (
         Association(1, "root", qos=("normal", "high")),
@@ -137,3 +138,11 @@ def test_the_qos_of_a_partition_must_be_there(tmp_path: Path, key: str, problem:
         assert caught.value.hint == "did you mean high?"
     else:
         assert associations.command(config) == (ApplyAccounts((), ()), (remark,))
+
+
+def test_flags_of_a_qos_without_effect_are_told() -> None:
+    problems = Problems()
+    associations.read("QOS - 'low':Flags=NoDecay,NoReserve,Relative:MaxQueueWait=-1\n", "tux.cfg", problems)
+    assert problems.warnings == [
+        f"tux.cfg:1: Flags={flag} of QOS low has no effect in this release" for flag in ("NoReserve", "Relative")
+    ]
