@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ctld.core import ranges
-from ctld.core.cluster import Settings
 from ctld.core.model import Job, JobSpec, NodeShare
 from ctld.core.plan import Start
 from ctld.core.reservations import Access, Reservation, occurrences
@@ -100,14 +100,14 @@ def barred(state: State, inside: Reservation | None, at: int, end: int) -> Barre
             it is barred too, unless it is FLEX or holds no nodes.
     """
     found = Barred()
+    zone = state.settings.clock_changes
     for other in state.reservations.values():
         if other is inside or not other.parts:
             continue
         if inside is not None and inside.shares_nodes:
             continue
-        start, until = other.times(at)
-        # A later time of one that recurs begins after this one: what it bars, this one bars too.
-        if start < end and until > at:
+        # The first time that is not over says it all: what a later one bars, this one bars too.
+        for start, until in islice(occurrences(other, zone, at, end), 1):
             for hold in _holds_of(other, start, until):
                 found.add(hold)
     if inside is not None and not inside.anywhere and not inside.has("FLEX"):
@@ -134,7 +134,7 @@ def may_use(state: State, one: Reservation, spec: JobSpec, groups: Sequence[str]
     match. Root and the controller's own user always may."""
     if one.has("TIME_FLOAT"):
         return False
-    if spec.uid in administrators(state.settings):
+    if spec.uid in state.settings.administrators:
         return True
     groups_match = (
         spec.uid in one.groups.ids
@@ -149,11 +149,6 @@ def may_use(state: State, one: Reservation, spec: JobSpec, groups: Sequence[str]
         and one.qos.admits(spec.qos in one.qos.names)
         and one.partitions.admits(_has_partition(one.partitions, spec.partitions))
     )
-
-
-def administrators(settings: Settings) -> tuple[int, ...]:
-    """Give the uids that may use every reservation."""
-    return settings.administrators
 
 
 def _has_account(state: State, access: Access, account: str) -> bool:

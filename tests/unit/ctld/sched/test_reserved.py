@@ -248,6 +248,13 @@ def test_times_of_a_recurring_one_are_expanded_to_the_horizon() -> None:
     assert gaps.free_from(0, NOON, 2 * 86_400) == NOON + 1800 + 7200 + 2 * 86_400
 
 
+def test_the_next_time_bars_before_the_one_that_is_over_was_moved_on() -> None:
+    state = small(1)
+    one = reserved(state, flags=("DAILY",))
+    assert not barred(state, None, one.end_at, one.start_at + 86_400)
+    assert barred(state, None, one.end_at, one.start_at + 86_401)
+
+
 def test_without_reservations_a_job_has_one_way_and_nothing_is_barred() -> None:
     state = small(1)
     [(name, found)] = options(state, one_cpu(1), NOON, NOON + 60)
