@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from ctld.core import ranges
 from ctld.core.localtime import FRIDAY, SATURDAY, SUNDAY, Zone, days_later, weekday
 from ctld.core.model import Ranges, Record
 from muster.ids import UnixTime
@@ -137,10 +136,6 @@ class Reservation(Record, frozen=True):
         """Tell whether its time has come and is not over."""
         start, end = self.times(at)
         return start <= at < end
-
-    def core_bits(self) -> dict[int, int]:
-        """Give the cores that it has, for the nodes of which it has a part."""
-        return {part.node: ranges.to_bitmap(part.cores) for part in self.parts if part.cores}
 
 
 def ordered_flags(flags: set[str]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def create(state: State, command: CreateReservation, at: UnixTime) -> list[Event
         purge_seconds=(ask.purge_seconds or PURGE_SECONDS) if "PURGE_COMP" in flags else 0,
     )
     _check_access(state, one)
-    _check_rest(state, one)
+    _check_licences(one)
     one = _with_nodes(state, one, ask, at)
     return [ReservationCreated(at, structs.replace(one, name=ask.name or _name(state, one)))]
 
@@ -104,7 +104,7 @@ def update(state: State, command: UpdateReservation, at: UnixTime) -> list[Event
     )
     new = _retimed(one, new, ask, at)
     _check_access(state, new)
-    _check_rest(state, new)
+    _check_licences(new)
     new = _changed_nodes(state, one, new, ask, at)
     return [ReservationChanged(at, new)] if new != one else []
 
@@ -323,11 +323,11 @@ def _check_access(state: State, one: Reservation) -> None:
             raise invalid(2000, f"there is no partition {name[:60]!r}")
 
 
-def _check_rest(state: State, one: Reservation) -> None:
-    if one.anywhere and not one.licenses:
-        raise invalid(2048, "ANY_NODES and LICENSE_ONLY are for licences: name some")
-    if one.licenses:
-        raise invalid(2048, f"there is no licence {one.licenses[0][0][:60]!r}")
+def _check_licences(one: Reservation) -> None:
+    # Nothing would keep them from jobs that hold them when its time comes.
+    if one.licenses or one.anywhere:
+        what = "licences" if one.licenses else "ANY_NODES and LICENSE_ONLY, which are for licences,"
+        raise invalid(2048, f"{what} cannot be reserved in this release: reserve nodes, cores or GPUs")
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------

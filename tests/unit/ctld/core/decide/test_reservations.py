@@ -121,6 +121,7 @@ def test_what_cannot_be_is_refused_in_slurms_words() -> None:
     assert refusal(desk, partition="none")[0] == 2000
     assert refusal(desk, flags=("PART_NODES",))[0] == 2053
     assert refusal(desk, flags=("LICENSE_ONLY",))[0] == 2048
+    assert refusal(desk, licenses=(("matlab", 1),))[0] == 2048
     with pytest.raises(Denied, match="Invalid user id"):
         desk.do(CreateReservation(ask(), USER))
 
