@@ -39,7 +39,7 @@ UNSUPPORTED = {
 }
 
 KEYWORDS = (
-    ("show", 3, 1, 2),
+    ("show", 3, 1, -1),  # how many each entity takes, it says itself
     ("ping", 1, 0, 0),
     ("version", 4, 0, 0),
     ("update", 1, 1, -1),

@@ -61,6 +61,10 @@ def show(arguments: list[str], options: Options) -> int:
     entity = _entity(word.lower())
     if not entity or entity in ABSENT:
         raise base.Quit(1, f"invalid entity:{arguments[0]} for keyword:show")
+    if entity == "topology":
+        from cli import scontrol_topology
+
+        return scontrol_topology.show(arguments[1:])
     if len(arguments) > 2:
         raise base.Quit(1, "too many arguments for keyword:show")
     name = arguments[1] if len(arguments) == 2 else None
@@ -72,8 +76,6 @@ def show(arguments: list[str], options: Options) -> int:
         return _licenses(name, options)
     if entity == "reservations":
         return _reservations(name, options)
-    if entity == "topology":
-        return 0  # a flat network, of which the reference prints nothing
     if entity in ("jobs", "jobid"):
         return _jobs(name, options)
     if entity == "steps":

@@ -32,6 +32,7 @@ from ctld.services.views.nodes import NodeView
 from ctld.services.views.selection import Selection, check_known, query_of, select, unknown_job
 from ctld.services.views.steps import FIELDS as STEP_FIELDS
 from ctld.services.views.steps import StepView, only_these
+from ctld.services.views.topology import topologies
 from ctld.store.store import Store
 from muster import errors, hostlist
 from muster.clock import Clock
@@ -90,6 +91,7 @@ def routes(context: Context) -> list[Route]:
         ("/v1/nodes", "node", reader.nodes),
         ("/v1/partitions", "partition", reader.partitions),
         ("/v1/licenses", "cluster", reader.licenses),
+        ("/v1/topology", "cluster", reader.topology),
         ("/v1/overview", "cluster", reader.overview),
         ("/v1/config", "cluster", reader.config),
         ("/v1/ping", "cluster", reader.ping),
@@ -206,6 +208,10 @@ class _Reader:
             for name, total in self._state.settings.licenses.items()
         ]  # fmt: skip
         return await self._one({"licenses": rows})
+
+    async def topology(self, call: Call) -> bytes:
+        """Give the topologies with their switches or blocks."""
+        return await self._one({"topologies": topologies(self._state)})
 
     async def ping(self, call: Call) -> bytes:
         """Say that the controller is there, and what it is called."""

@@ -75,6 +75,7 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/nodes"): ("", EVERYONE),
     ("GET", "/v1/partitions"): ("", EVERYONE),
     ("GET", "/v1/licenses"): ("", EVERYONE),
+    ("GET", "/v1/topology"): ("", EVERYONE),
     ("GET", "/v1/overview"): ("", EVERYONE),
     ("GET", "/v1/config"): ("", EVERYONE),
     ("GET", "/v1/ping"): ("", EVERYONE),
