@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core import licenses, ranges
+from ctld.core import ranges
 from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.holds import barred as barred_by
 from ctld.core.limits.gate import Gate
@@ -26,7 +26,7 @@ from ctld.core.times import limit_end, stretched
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View, bitmap, free_view
-from ctld.sched.licenses import licences_now
+from ctld.sched.licenses import NO_LICENCE, Licences
 from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
@@ -44,9 +44,6 @@ _LOOK_AHEAD_SECONDS = 366 * 86_400
 """So far ahead recurring reservations are looked at for planned starts."""
 Item = tuple[int, int, int, Entry]
 """A class's head in line: tier, order key, place of the partition in the job's list (unique with the key), entry."""
-
-
-_LICENSES = Wait(Reason.LICENSES)
 
 
 def never() -> bool:
@@ -144,12 +141,12 @@ class Pass:
         self.state = state
         self.at = at
         self.memory = memory
-        self._backfill = state.settings.backfill
         view = free_view(memory.fleet, state.free, memory.closed_now)
         memory.thaw(view)
         self.scratch = Scratch(state, memory.fleet, view)
         self.guard = Guard(view)
         self.gate = Gate(state, at)
+        self.licences = Licences(state)
         self.thresholds = Thresholds(state, at)
         self.promised = Promised(state, memory.fleet, at, memory.closed_now)
         self.promised.keep_from(self.scratch)
@@ -163,10 +160,6 @@ class Pass:
         self.complete = True
         self.waits: dict[int, Wait] = dict(self.promised.waits)
         self.class_waits: dict[int, Wait] = {}
-        self._licenses = dict(state.free.licenses)
-        """Licences in use, with those of this pass's starts."""
-        self._held = ""
-        """Those that the job which is being started gets."""
         self._taken: list[Row] = list(self.promised.started_rows)
         """Shares of this pass's starts."""
         self._line: list[Item] = []
@@ -200,7 +193,7 @@ class Pass:
                     continue
                 standing = PRIORITY
                 item = (entry.tier, key, entry.place, entry)
-                if entry.demand.no_fit and not jobs.request.reservations:  # type: ignore[union-attr]  # No bar: there is a demand.
+                if entry.demand.no_fit and not entry.reserved:  # type: ignore[union-attr]  # No bar: there is a demand.
                     behind.setdefault(entry.partition.name, []).append(item)
                 else:
                     line.append(item)
@@ -212,17 +205,14 @@ class Pass:
 
     def run(self, spent: Callable[[], bool]) -> None:
         """Go through the line, until the budget runs out."""
-        line, cursors = self._line, self._cursors
+        line, cursors, blocked, stopped = self._line, self._cursors, self._blocked, self._stopped
+        backfill = self.state.settings.backfill
         while line:
             tier, key, place, entry = heappop(line)
-            if entry.partition.name in self._stopped:
+            name = entry.partition.name
+            if name in blocked and not entry.reserved and (not backfill or self._is_stuck(entry)):
                 continue
-            in_reservation = bool(entry.jobs.request.reservations)
-            if (
-                entry.partition.name in self._blocked
-                and not in_reservation
-                and (not self._backfill or self._is_stuck(entry))
-            ):
+            if name in stopped:
                 continue
             cursor = cursors.get(entry.jobs.id)
             if cursor is None:
@@ -258,25 +248,17 @@ class Pass:
         that keeps the job from starting."""
         demand, job, scratch = entry.demand, cursor.job, self.scratch
         assert demand is not None
-        if entry.asked is not None:
-            limited = self.thresholds.bar(entry.rules) if entry.rules is not None else None
-            limited = limited or self.gate.before(job, entry.partition.name, entry.asked)
+        if entry.limited:
+            limited = self._limited(entry, job)
             if limited is not None:
                 return limited
-        self._held = ""
-        if job.spec.request.licenses:
-            free = licences_now(job.spec.request.licenses, self.state.settings, self._licenses)
-            if free is None:
-                return _LICENSES
-            self._held = free
         if self._is_stuck(entry):
             return False
-        uid = job.spec.uid
         end = end_of(self.at, entry.limit_seconds)
         rank = self.guard.rank(end)
         view = self.guard.view(rank)
-        barred = scratch.barred(demand, uid) if scratch.owned or demand.need.user or demand.picky else 0
-        if self.state.reservations or entry.jobs.request.reservations:
+        barred = scratch.barred(demand, job.spec.uid) if scratch.owned or demand.by_node else 0
+        if entry.reserved or self.state.reservations:
             ways = options(self.state, job, self.at, end)
             if len(ways) != 1 or ways[0][0] or ways[0][1]:
                 return self._start_around(entry, cursor, end, ways, barred)
@@ -288,23 +270,38 @@ class Pass:
             picks = None
         else:
             picks = choose(demand, view, barred)
-        if entry.asked is not None and picks:
-            drawn = scratch.draw(demand, picks)
-            limited = self.gate.after(job, entry.partition.name, drawn, entry.limit_seconds) if drawn else None
-            if limited is not None:
-                return limited
-        shares = scratch.place(demand, picks, uid) if picks else None
+        shares = scratch.draw(demand, picks) if picks else None
         if shares is None:
-            if not barred and not demand.need.user and not demand.picky:
+            if not barred and not demand.by_node:
                 self._stuck[demand.number] = rank
                 # Remembering it for later passes takes that no reservation was in the way. Where shares are uneven
                 # nearly anything that comes free may help, so that looking again is not worth it.
                 demand.no_fit = not rank or (not demand.need.uneven and choose(demand, scratch.view) is None)
             return False
-        alone = demand.single and len(shares) == 1 and not barred and demand.manner.sticky
-        self._last = (demand, rank, shares[0].node) if alone else (None, 0, 0)
+        limited = self._limited_on(entry, job, shares)
+        if limited is not None:
+            return limited
+        scratch.take(demand, shares, job.spec.uid)
+        sticky = demand.sticky and len(shares) == 1 and not barred
+        self._last = (demand, rank, shares[0].node) if sticky else (None, 0, 0)
         self._note_start(entry, cursor, shares, end)
         return True
+
+    def _limited(self, entry: Entry, job: Job) -> Wait | None:
+        """Say what keeps the job from starting on any nodes."""
+        limited = None
+        if entry.asked is not None:
+            limited = self.thresholds.bar(entry.rules) if entry.rules is not None else None
+            limited = limited or self.gate.before(job, entry.partition.name, entry.asked)
+        if limited is None and entry.licenses and self.licences.free(entry.licenses) is None:
+            limited = NO_LICENCE
+        return limited
+
+    def _limited_on(self, entry: Entry, job: Job, shares: tuple[NodeShare, ...]) -> Wait | None:
+        """Say which limit keeps the job from starting on these nodes."""
+        if entry.asked is None:
+            return None
+        return self.gate.after(job, entry.partition.name, shares, entry.limit_seconds)
 
     def _start_around(
         self, entry: Entry, cursor: Cursor, end: int, ways: list[tuple[str, Barred]], barred: int
@@ -314,16 +311,18 @@ class Pass:
         assert demand is not None
         self._last = (None, 0, 0)
         view = self.guard.view(self.guard.rank(end))
-
-        def check(drawn: tuple[NodeShare, ...]) -> Wait | None:
-            if entry.asked is None:
-                return None
-            return self.gate.after(job, entry.partition.name, drawn, entry.limit_seconds)
-
         for name, found in ways:
             if name and name in self._closed:
                 continue
-            shares = place_around(self.scratch, demand, view, found, bits=barred, uid=job.spec.uid, check=check)
+            shares = place_around(
+                self.scratch,
+                demand,
+                view,
+                found,
+                bits=barred,
+                uid=job.spec.uid,
+                check=lambda drawn: self._limited_on(entry, job, drawn),
+            )
             if isinstance(shares, Wait):
                 return shares
             if shares is not None:
@@ -381,9 +380,8 @@ class Pass:
         by = "Backfill" if name in self._blocked else "Main"
         limit = self._stretched(entry, cursor.job, shares, end) if entry.jobs.request.time_min_minutes else 0
         end = end_of(self.at, limit) if limit else end
-        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, self._held, limit))
-        for license_name, count in licenses.held(self._held).items():
-            self._licenses[license_name] = self._licenses.get(license_name, 0) + count
+        held = self.licences.take(entry.licenses) if entry.licenses else ""
+        self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, held, limit))
         self.waits.pop(cursor.job.id, None)
         if self.guard.reservations and self.guard.drop(cursor.job.id):
             # It waited in a partition of higher tier. What its promise kept others from is for the next pass.

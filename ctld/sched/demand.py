@@ -81,6 +81,7 @@ class Demand:
         "_relaxed",
         "alternatives",
         "amounts",
+        "by_node",
         "cpus",
         "even",
         "fleet",
@@ -101,6 +102,7 @@ class Demand:
         "required_bits",
         "shared",
         "single",
+        "sticky",
         "tasks",
     )  # fmt: skip
 
@@ -123,6 +125,8 @@ class Demand:
         self.partition = partition.name
         self.picky = _picky(fleet, need)
         """Counts do not tell whether a node can serve: `Scratch.barred` has to look at its cores and devices."""
+        self.by_node = need.user or self.picky
+        """`Scratch.barred` has to look at each node, whatever it is that a node is barred for."""
         self.number = number
         """To tell demands apart cheaply."""
         self.required = _named(fleet, request)
@@ -176,6 +180,8 @@ class Demand:
             and not self.alternatives[0].counts
         )
         """One node with an even share is what is looked for (first)."""
+        self.sticky = self.single and manner.sticky
+        """The node chosen for one such job stays the best for the next, while it fits."""
         tasks = need.tasks if not need.overcommit and not self.shared else 0
         self.least_cpus = 0 if self.shared else max(tasks * need.cpus_per_task, need.nodes)
         """CPUs that the whole job takes at least."""
@@ -234,6 +240,7 @@ class Demand:
         made = self._copy()
         made.alternatives = found
         made.single = self.single and len(found) == 1 and not found[0].counts
+        made.sticky = made.single and made.manner.sticky
         return made
 
     def leave_out(self, nodes: int) -> None:

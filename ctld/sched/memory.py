@@ -47,14 +47,19 @@ _RESERVED_FIRST = 1 << 20
 class Entry:
     """A class in one of its partitions."""
 
-    __slots__ = ("asked", "bar", "demand", "jobs", "limit_seconds", "partition", "place", "rules", "tier")
+    __slots__ = (
+        "asked", "bar", "demand", "jobs", "licenses", "limit_seconds", "limited", "partition", "place", "reserved",
+        "rules", "tier",
+    )  # fmt: skip
 
     def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
         self.jobs = jobs
         self.place = place
         """Place of the partition in the job's list."""
         self.partition = partition
-        self.tier = -partition.priority_tier - (_RESERVED_FIRST if jobs.request.reservations else 0)
+        self.reserved = bool(jobs.request.reservations)
+        """Its jobs name advance reservations."""
+        self.tier = -partition.priority_tier - (_RESERVED_FIRST if self.reserved else 0)
         self.demand = demand
         self.bar = bar
         """Why no job of the class can start here, whatever comes free."""
@@ -63,6 +68,9 @@ class Entry:
         self.asked: Asked | None = None
         """What limits compare; None where none hold."""
         self.rules: Ruleset | None = None
+        self.licenses = jobs.request.licenses
+        self.limited = bool(self.licenses)
+        """Something else than nodes may keep its jobs from starting: limits or licences."""
 
 
 class PlanMemory:
@@ -179,6 +187,7 @@ class PlanMemory:
         if state.limits.enforced:
             entry.asked = least(state, job, name, limit)
             entry.rules = limits.rules_of(state, job, partition)
+            entry.limited = True
         return entry
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:

@@ -98,8 +98,22 @@ class Scratch:
         """Take the picked shares: give them with concrete cores and devices, None (and take nothing) when a node's
         bitmaps do not hold what its counts promise."""
         shares = self.draw(demand, picks)
-        if shares is None:
-            return None
+        if shares is not None:
+            self.take(demand, shares, uid)
+        return shares
+
+    def draw(self, demand: Demand, picks: list[Pick]) -> tuple[NodeShare, ...] | None:
+        """Give the shares that `place` would take, and take nothing."""
+        shares = []
+        for pick in picks:
+            share = self._share(demand, pick)
+            if share is None:
+                return None
+            shares.append(share)
+        return tuple(shares)
+
+    def take(self, demand: Demand, shares: tuple[NodeShare, ...], uid: int) -> None:
+        """Take shares that were drawn, nothing having been taken since."""
         if not self._copied:
             self._copied = True
             self.cores = self.cores.copy()
@@ -108,12 +122,6 @@ class Scratch:
             self.more = self.more.copy()
         for share in shares:
             self._take(demand, share, uid)
-        return shares
-
-    def draw(self, demand: Demand, picks: list[Pick]) -> tuple[NodeShare, ...] | None:
-        """Give the shares that `place` would take, and take nothing."""
-        shares = tuple([self._share(demand, pick) for pick in picks])
-        return None if None in shares else shares  # type: ignore[return-value]  # Nothing in it is None.
 
     def _share(self, demand: Demand, pick: Pick) -> NodeShare | None:
         need, fleet = demand.need, self.fleet
@@ -230,9 +238,12 @@ class Scratch:
         cores = share.cores
         bits = 1 << cores[0] if len(cores) == 2 and cores[0] == cores[1] else ranges.to_bitmap(cores)
         fleet = self.fleet
-        fresh = self.cores[node] & bits if share.row else bits
+        if share.row:  # Some of its cores are others' already.
+            fresh = self.cores[node] & bits
+            view.cpus[node] -= fresh.bit_count() * fleet.kinds[fleet.kind[node]].threads
+        else:
+            view.cpus[node] -= share.cpus
         self.cores[node] &= ~bits
-        view.cpus[node] -= fresh.bit_count() * fleet.kinds[fleet.kind[node]].threads if share.row else share.cpus
         view.memory[node] -= share.memory_mib
         if fleet.width > 1 or demand.partition in self.state.free.watched:
             self._take_more(demand, share, bits)

@@ -48,16 +48,14 @@ def place_around(
         for node, _, _ in picks:
             scratch.cores[node] &= ~cores.get(node, 0)
             scratch.gpus[node] &= ~found.gpus.get(node, 0)
-    drawn = scratch.draw(demand, picks)
-    limited = check(drawn) if drawn else None
-    shares = scratch.place(demand, picks, uid) if drawn and limited is None else None
-    if cores and shares is None:
+    shares = scratch.draw(demand, picks)
+    limited = check(shares) if shares else None
+    if cores:
         scratch.cores, scratch.gpus = kept_cores, kept_gpus
-    elif cores:
-        for node, _, _ in picks:
-            scratch.cores[node] |= kept_cores[node] & cores.get(node, 0)
-            scratch.gpus[node] |= kept_gpus[node] & found.gpus.get(node, 0)
-    return limited or shares
+    if shares is None or limited is not None:
+        return limited
+    scratch.take(demand, shares, uid)
+    return shares
 
 
 def _narrowed(scratch: Scratch, view: View, found: Barred) -> View:
