@@ -145,10 +145,10 @@ class Pass:
         memory.thaw(view)
         self.scratch = Scratch(state, memory.fleet, view)
         self.guard = Guard(view)
-        self.gate = Gate(state, at)
-        self.licences = Licences(state)
+        self.gate = Gate(state, at) if state.limits.enforced else None
         self.thresholds = Thresholds(state, at)
-        self.promised = Promised(state, memory.fleet, at, memory.closed_now)
+        self.licences = Licences(state)
+        self.promised = Promised(state, memory.fleet, at, memory.closed_now, gate=self.gate, licences=self.licences)
         self.promised.keep_from(self.scratch)
         self.starts: list[Start] = list(self.promised.starts)
         self.preemptions: list[Preempt] = []
@@ -290,7 +290,7 @@ class Pass:
     def _limited(self, entry: Entry, job: Job) -> Wait | None:
         """Say what keeps the job from starting on any nodes."""
         limited = None
-        if entry.asked is not None:
+        if entry.asked is not None and self.gate is not None:
             limited = self.thresholds.bar(entry.rules) if entry.rules is not None else None
             limited = limited or self.gate.before(job, entry.partition.name, entry.asked)
         if limited is None and entry.licenses and self.licences.free(entry.licenses) is None:
@@ -299,7 +299,7 @@ class Pass:
 
     def _limited_on(self, entry: Entry, job: Job, shares: tuple[NodeShare, ...]) -> Wait | None:
         """Say which limit keeps the job from starting on these nodes."""
-        if entry.asked is None:
+        if self.gate is None:
             return None
         return self.gate.after(job, entry.partition.name, shares, entry.limit_seconds)
 
@@ -387,7 +387,8 @@ class Pass:
             # It waited in a partition of higher tier. What its promise kept others from is for the next pass.
             self.complete = False
             self._forget_ranks()
-        self.gate.took(cursor.job, name, shares, entry.limit_seconds)
+        if self.gate is not None:
+            self.gate.took(cursor.job, name, shares, entry.limit_seconds)
         fleet = self.memory.fleet
         for share in shares:
             gpus = fleet.counts_of(share, name)
@@ -457,7 +458,7 @@ class Pass:
     def _pass_by(self, entry: Entry, limited: Wait) -> None:
         """Leave a class out that a limit keeps from starting: nobody behind it waits for that."""
         self.class_waits[entry.jobs.id] = limited
-        if self.state.settings.limit_stops_partition:
+        if self.state.settings.limit_stops_partition and limited is not NO_LICENCE:
             self._stopped.add(entry.partition.name)
             return
         self._call_next(entry.partition.name)

@@ -9,10 +9,12 @@ from ctld.core import ranges
 from ctld.core.apply.indexes import held_shares, startable
 from ctld.core.booked import Promises, Room, threads
 from ctld.core.decide.plan import run_limit_seconds
-from ctld.core.model import Job, NodeShare
+from ctld.core.limits.gate import Gate
+from ctld.core.model import Booking, Job, NodeShare
 from ctld.core.plan import Preempt, Start, Wait
 from ctld.core.state import State
 from ctld.sched.fleet import Fleet
+from ctld.sched.licenses import NO_LICENCE, Licences
 from ctld.sched.place import Scratch
 from ctld.sched.releases import Row, end_of
 from muster.ids import UnixTime
@@ -22,14 +24,18 @@ from muster.states import Reason
 class Promised:
     """The promises of a state in a pass, and those that the pass makes."""
 
-    def __init__(self, state: State, fleet: Fleet, at: int, closed: int) -> None:
+    def __init__(
+        self, state: State, fleet: Fleet, at: int, closed: int, *, gate: Gate | None, licences: Licences
+    ) -> None:
         """Args:
         closed: bitmap of the nodes that cannot be used now.
+        gate: the limits, where any hold; what starts now is counted in, as it is among the licences.
+        licences: those that are free.
         """
         self.promises = Promises(state) if state.booked or state.suspended else None
         self.starts: list[Start] = []
         self.waits: dict[int, Wait] = {}
-        """By job id, of those whose victims have not gone."""
+        """By job id, of those whose victims have not gone, or that something else keeps from starting."""
         self.rows: list[Row] = []
         """What those will hold, as shares that come free at their ends; what those that start now hold."""
         self.started_rows: list[Row] = []
@@ -37,6 +43,8 @@ class Promised:
         self._fleet = fleet
         self._at = at
         self._closed = closed
+        self._gate = gate
+        self._licences = licences
         if self.promises is not None:
             for job_id in state.booked:
                 self._look(state.jobs[job_id], self.promises)
@@ -76,10 +84,29 @@ class Promised:
         if not any(owner == job.id for owner, _ in promises.bookings.get(booking.shares[0].node, ())):
             return  # It cannot be kept any more: the job is looked at like any other.
         if startable(job) and all(self._is_free(share, promises.kept(share.node, job.id)) for share in booking.shares):
-            self.starts.append(Start(job.id, booking.partition, booking.shares, booking.task_id))
-            self.started_rows += self._rows(job, booking.partition, booking.shares, self._at)
+            limited = self._start(job, booking)
+            if limited is not None:
+                self._wait(job, booking.partition, booking.shares, self._at + 1)
+                self.waits[job.id] = limited
             return
         self._wait(job, booking.partition, booking.shares, max(self._at + 1, booking.starts_at))
+
+    def _start(self, job: Job, booking: Booking) -> Wait | None:
+        """Start a job, or say which limit keeps it from starting."""
+        name, shares, licenses = booking.partition, booking.shares, job.spec.request.licenses
+        limit = run_limit_seconds(job, self._state.partitions[name])
+        if self._gate is not None:
+            limited = self._gate.after(job, name, shares, limit)
+            if limited is not None:
+                return limited
+        if licenses and self._licences.free(licenses) is None:
+            return NO_LICENCE
+        held = self._licences.take(licenses) if licenses else ""
+        self.starts.append(Start(job.id, name, shares, booking.task_id, licenses=held))
+        if self._gate is not None:
+            self._gate.took(job, name, shares, limit)
+        self.started_rows += self._rows(job, name, shares, self._at)
+        return None
 
     def _wait(self, job: Job, partition: str, shares: tuple[NodeShare, ...], start: int) -> Wait:
         self.rows += self._rows(job, partition, shares, start)

@@ -491,6 +491,13 @@ def test_with_assoc_limit_stop_nothing_of_the_partition_starts_behind_a_limit() 
     assert [start.job_id for start in planned(state).starts] == [1, 4]
 
 
+def test_assoc_limit_stop_does_not_stop_for_a_licence_that_is_not_free() -> None:
+    state = limited(2, ada=Limits(max_jobs=1))
+    state.settings = replace(state.settings, limit_stops_partition=True, licenses={"a": 0})
+    waiting(state, job_of("bob", 1, priority=9, licenses="a:1"), job_of("bob", 2, priority=7))
+    assert [start.job_id for start in planned(state).starts] == [2]
+
+
 def test_a_time_limit_that_an_administrator_gave_holds() -> None:
     state = limited(ada=Limits(max_wall_minutes_per_job=10))
     assert outcome(state, job_of("ada", 1, limit_seconds=3600)) == "AssocMaxWallDurationPerJobLimit"

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ctld.core.commands import Cancel
 from ctld.core.events import JobResumed
@@ -128,6 +129,28 @@ def test_the_preemptor_starts_on_what_was_freed_and_nobody_else_does() -> None:
     assert cluster.runs(cluster.wanting)
     assert not cluster.runs(later)
     assert cluster.of(victim).state == JobState.PREEMPTED
+
+
+def test_a_job_whose_victims_have_gone_still_needs_its_licence() -> None:
+    cluster = Cluster(2)
+    cluster.state.settings = replace(cluster.state.settings, licenses={"a": 1})
+    cluster.put(ntasks=7)
+    cluster.at += 10
+    victim = cluster.put(ntasks=8)
+    cluster.at += 100
+    assert cluster.victims(ntasks=8, licenses="a:1") == [victim]
+    first = cluster.wanting
+    holder = cluster.put(ntasks=1, licenses="a:1")
+    assert cluster.runs(holder)
+    cluster.leave(victim)
+    made = cluster.pass_()
+    assert made.starts == ()
+    assert made.waits[first].reason == Reason.LICENSES
+    cluster.leave(holder, 0)
+    cluster.submit(partitions=("low",), ntasks=1, memory_per_node_mib=100, licenses="a:1")
+    made = cluster.pass_()
+    assert [(start.job_id, start.licenses) for start in made.starts] == [(first, "a:1")]
+    assert cluster.runs(first)
 
 
 def test_a_pass_does_not_preempt_again_for_a_job_that_waits_for_its_victims() -> None:
