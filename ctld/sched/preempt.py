@@ -134,7 +134,7 @@ class Preempting:
         for victim in victims:
             self._victims[victim.id] = victim.mode
         self._base = self._view_without(victims)
-        self._take(shares)
+        self._take(shares, partition.name)
         return Preempt(
             job_id=job.id,
             partition=partition.name,
@@ -151,7 +151,7 @@ class Preempting:
         if self._base is None:
             self._base = self._first_view()
         for start in starts[self._counted :]:
-            self._take(start.shares)
+            self._take(start.shares, start.partition)
         self._counted = len(starts)
 
     def _first_view(self) -> View:
@@ -173,13 +173,13 @@ class Preempting:
                     column[node] = count
         return view
 
-    def _take(self, shares: Iterable[NodeShare]) -> None:
+    def _take(self, shares: Iterable[NodeShare], partition: str) -> None:
         assert self._base is not None, "there is a view to take from"
         for share in shares:
             self._taken.setdefault(share.node, []).append(share)
             self._base.cpus[share.node] -= share.cpus
             self._base.memory[share.node] -= share.memory_mib
-            counts = self._fleet.counts_of(share)
+            counts = self._fleet.counts_of(share, partition)
             for column, count in zip(self._base.gpus, counts, strict=True):
                 column[share.node] -= count
 

@@ -153,6 +153,20 @@ def test_a_job_whose_victims_have_gone_still_needs_its_licence() -> None:
     assert cluster.runs(first)
 
 
+def test_preemptions_of_one_pass_stay_within_what_a_partition_may_have_of_a_node() -> None:
+    partitions = (
+        a_partition("low", nodes=1, default=True),
+        a_partition("high", nodes=1, priority_tier=2, max_cpus_per_node=4),
+    )
+    cluster = Cluster(1, partitions=partitions)
+    for _ in range(4):
+        cluster.put(ntasks=2)
+    cluster.at += 100
+    for _ in range(2):
+        cluster.submit(partitions=("high",), ntasks=3, memory_per_node_mib=100)
+    assert len(cluster.pass_().preemptions) == 1
+
+
 def test_a_pass_does_not_preempt_again_for_a_job_that_waits_for_its_victims() -> None:
     cluster = Cluster(2)
     for _ in range(2):
