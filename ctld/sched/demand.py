@@ -77,6 +77,7 @@ class Demand:
     __slots__ = (
         "_alone",
         "_copies",
+        "_left_out",
         "_preferred",
         "_relaxed",
         "alternatives",
@@ -192,6 +193,7 @@ class Demand:
         self.lost_at = -1
         self._alone: Demand | None = self if not need.user else None
         self._copies = 0
+        self._left_out = 0
         self._relaxed: Demand | None = None
         self._preferred: Demand | None = self._with(request.prefer) if request.prefer else None
 
@@ -246,6 +248,7 @@ class Demand:
     def leave_out(self, nodes: int) -> None:
         """Take the nodes of a bitmap out: they could never serve."""
         if nodes:
+            self._left_out |= nodes
             self.alternatives = [Alternative(one.bits & ~nodes, one.counts) for one in self.alternatives]
 
     def alone(self, partition: PartitionSpec, request: Request) -> Demand:
@@ -253,6 +256,7 @@ class Demand:
         with its own user, as nobody knows who will be there then."""
         if self._alone is None:
             self._alone = Demand(self.fleet, partition, request, alone(self.need), manner=self.manner)
+            self._alone.leave_out(self._left_out)
         return self._alone
 
     def serves(self, node: int, cpus: int, memory: int, gpus: int) -> bool:

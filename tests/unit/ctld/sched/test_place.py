@@ -16,6 +16,8 @@ from ctld.core.model import FineRequest, GpuRequest, GresRequest, GresShare, Nod
 from ctld.core.plan import Plan
 from ctld.core.state import State
 from ctld.sched.cycle import plan
+from ctld.sched.demand import Demand
+from ctld.sched.memory import PlanMemory
 from muster.ids import UnixTime
 from muster.states import Reason
 from tests.builders import NOON, a_job, a_node_spec, a_partition, a_state
@@ -314,3 +316,18 @@ def test_licences_are_waited_for_and_bar_nobody_else() -> None:
     waiting = state.queue.class_of(2)
     assert waiting is not None
     assert made.class_waits[waiting.id].reason == Reason.LICENSES
+
+
+def test_nodes_that_can_never_serve_are_not_promised_either() -> None:
+    state = a_state(2, cpus=8)
+    for index, sockets in enumerate((2, 4)):
+        node = state.nodes[index]
+        state.nodes[index] = replace(node, spec=replace(node.spec, sockets=sockets, cores_per_socket=8 // sockets))
+    rebuild(state)
+    memory = PlanMemory()
+    memory.follow_config(state)
+    request = a_job(1, ntasks=4, nodes_max=1, exclusive="user", fine=fine(cores_in_socket=1)).spec.request
+    partition = state.partitions["main"]
+    demand = memory.demand(partition, request)
+    assert isinstance(demand, Demand)
+    assert [one.alternatives[0].nodes for one in (demand, demand.alone(partition, request))] == [[1], [1]]
