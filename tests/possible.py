@@ -43,7 +43,7 @@ def could_ever(
     memory.follow_config(state)
     fleet = memory.fleet
     for name in sorted(names(request.constraint)) if request.constraint.strip() else ():
-        if not fleet.has_feature(name):
+        if not fleet.nodes_with(name):
             raise InvalidInput("Invalid feature specification", f"no node has the feature '{name}'")
     if isinstance(memory.demand(partition, request), Demand):
         return None

@@ -58,8 +58,7 @@ class Guard:
         """Give the view for jobs of this rank."""
         while len(self._views) <= rank:
             view = self.now.copy()
-            for node in {node for one in self.reservations[: len(self._views)] for node in one.spare}:
-                self._bound(view, node, len(self._views))
+            self.cap(view, len(self._views))
             self._views.append(view)
         return self._views[rank]
 
@@ -71,7 +70,7 @@ class Guard:
         return -1
 
     def cap(self, view: View, rank: int) -> None:
-        """Lower a view of some later moment to what the first reservations spare."""
+        """Lower a view, of now or of some later moment, to what the first reservations spare."""
         for one in self.reservations[:rank]:
             for node, (cpus, memory, *gpus) in one.spare.items():
                 view.cpus[node] = min(view.cpus[node], cpus)
@@ -95,7 +94,7 @@ class Guard:
         del self._views[1:]
         return True
 
-    def took(self, fleet: Fleet, shares: tuple[NodeShare, ...], end: int, partition: str = "") -> None:
+    def took(self, fleet: Fleet, shares: tuple[NodeShare, ...], end: int, partition: str) -> None:
         """Follow a start that `now` already shows."""
         if not self.reservations:
             return

@@ -31,7 +31,8 @@ def take_cores(kind: Kind, free: int, count: int, *, block: bool = False) -> Ran
 
 
 def spread(room: Sequence[int], count: int, *, block: bool = False) -> list[int]:
-    """Share `count` out over sockets with so much room, which suffices for it: in turn, or in as few as can be."""
+    """Share `count` out over sockets (or tasks over nodes) with so much room, which suffices for it: as evenly as the
+    room allows, the odd ones to the first; or, as a `block`, in as few as can be."""
     given = [0] * len(room)
     if block:
         enough = [at for at, size in enumerate(room) if size >= count]

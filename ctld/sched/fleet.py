@@ -154,10 +154,6 @@ class Fleet:
         """Give the bitmap of the nodes that have a feature."""
         return self._features.get(feature, 0)
 
-    def has_feature(self, feature: str) -> bool:
-        """Tell whether any node has it."""
-        return feature in self._features
-
     def per_node(self, by_kind: Sequence[int]) -> Column:
         """Spread values by kind into a column over nodes."""
         if self.small:
@@ -200,12 +196,6 @@ class Fleet:
             kind = self.kinds[self.kind[share.node]]
             open_cores = ranges.to_bitmap(share.cores) & ~kind.restricted
             counts[column["open"]] = open_cores.bit_count() * kind.threads
-        return tuple(counts)
-
-    def gpu_counts(self, node: int, bits: int) -> tuple[int, ...]:
-        """Count the GPUs of a bitmap by column, with the shares that go with them."""
-        counts = [0] * self.width
-        self._count_gpus(counts, node, bits)
         return tuple(counts)
 
     def _count_gpus(self, counts: list[int], node: int, bits: int) -> None:

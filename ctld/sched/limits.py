@@ -1,7 +1,7 @@
 """Limits for the scheduler: what keeps a job out whatever runs beside it, and what it takes out of which pool.
 
 The rules and their precedence are `ctld.core.limits`; here they take the form that a calendar needs. Jobs of one
-`group_key`, request, partition and time limit share all of it.
+class of the queue (`ctld.core.queue.ClassKey`) share all of it.
 
 What a plain pool cannot say is `Gate`'s to check when a job is to start: a limit of nodes (a node that the group uses
 already counts once), minutes that are still reserved (they shrink while a job runs), and past use (which decays).
@@ -15,7 +15,7 @@ from ctld.core.cluster import PartitionSpec
 from ctld.core.limits.asked import given, least
 from ctld.core.limits.book import JOBS, MINUTES, NODE, SUBMITTED, Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, static
-from ctld.core.limits.gate import Gate, wait_of
+from ctld.core.limits.gate import wait_of
 from ctld.core.limits.holding import holding
 from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
 from ctld.core.model import Job, JobSpec, NodeShare
@@ -29,11 +29,6 @@ from muster.states import Reason
 
 NO_LIMIT = 1 << 62
 """Capacity of a pool for a job that others share with but that is under no limit there itself."""
-
-
-def group_key(job: Job) -> tuple[str, ...]:
-    """Give what decides which limits hold for a job, beside its partition; the queue keeps such jobs apart."""
-    return job.spec.user, job.spec.account, job.spec.qos, *job.spec.exempt
 
 
 def rules_of(state: State, job: Job, partition: PartitionSpec) -> Ruleset:
@@ -154,13 +149,6 @@ def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]
 def end_of_running(job: Job, at: UnixTime) -> int:
     """Give the time to which a running job holds its claims; one that is past its limit holds them a moment yet."""
     return max(end_of(job.started_at, job.limit_seconds), at + 1)
-
-
-def after(
-    gate: Gate, job: Job, partition: PartitionSpec, shares: Sequence[NodeShare], limit_seconds: int
-) -> Wait | None:
-    """Say what keeps a job from starting on these shares now, exactly; None: nothing."""
-    return gate.after(job, partition.name, shares, limit_seconds)
 
 
 def _claims(rules: Ruleset, asked: Asked) -> tuple[Claim, ...]:

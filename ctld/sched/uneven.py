@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from ctld.sched.cores import spread
 from ctld.sched.demand import Alternative, Demand
 from ctld.sched.fleet import CLOSED, Ints, View
 from ctld.sched.needs import amount, share_vector, tasks_in
@@ -292,7 +293,7 @@ def _shared_out(demand: Demand, nodes: list[int], rooms: Rooms, view: View) -> l
         if any(count > most for count, most in zip(tasks, room, strict=True)):
             return None
     else:
-        tasks = spread(need.tasks, room)
+        tasks = spread(room, need.tasks)
     return _checked(demand, view, list(zip(nodes, tasks, gpus, strict=True)))
 
 
@@ -306,24 +307,6 @@ def _checked(demand: Demand, view: View, picks: list[Pick]) -> list[Pick] | None
         if any(want > column[node] for want, column in zip(by_column, view.gpus, strict=True)):
             return None
     return picks
-
-
-def spread(tasks: int, room: list[int]) -> list[int]:
-    """Share tasks out as evenly as the room on each node allows, the odd ones to the first nodes."""
-    given = [0] * len(room)
-    alive = list(range(len(room)))
-    while tasks > 0 and alive:
-        level, odd = divmod(tasks, len(alive))
-        tight = [place for place in alive if room[place] - given[place] <= level]
-        if not tight:
-            for rank, place in enumerate(alive):
-                given[place] += level + (1 if rank < odd else 0)
-            return given
-        for place in tight:
-            tasks -= room[place] - given[place]
-            given[place] = room[place]
-        alive = [place for place in alive if room[place] > given[place]]
-    return given
 
 
 def capacities(
