@@ -40,12 +40,12 @@ def read_philly(lines: Iterable[str], path: Path) -> Trace:
         try:
             when = datetime.strptime(row["submit_time"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
             runtime, gpus = int(float(row["duration_s"])), int(row["num_gpus"])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise InvalidInput(
                 f"{path}:{number}: not a job", "a line has submit_time (2017-10-01 12:00:00), duration_s, num_gpus, vc"
             ) from None
-        if gpus < 1:
-            dropped["no GPUs"] += 1
+        if gpus < 1 or runtime < 0:
+            dropped["no GPUs" if gpus < 1 else "never ran"] += 1
             continue
         nodes = -(-gpus // NODE_GPUS)
         each = -(-gpus // nodes)
@@ -74,7 +74,7 @@ def read_openb(lines: Iterable[str], path: Path) -> Trace:
             began = int(float(row["scheduled_time"])) if row.get("scheduled_time") else None
             cpus = max(1, -(-int(row["cpu_milli"]) // 1000))
             memory, gpus = max(1, int(row["memory_mib"])), int(row["num_gpu"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             raise InvalidInput(
                 f"{path}:{number}: not a task",
                 "a line has cpu_milli, memory_mib, num_gpu, gpu_spec, creation_time, deletion_time, scheduled_time",

@@ -20,7 +20,7 @@ from muster.api import JobRequest, decode
 from muster.errors import InvalidInput, MusterError
 from muster.options import parse_argv
 
-_LINE = re.compile(r"\s*-dt\s+([\d.]+)\s+-e\s+submit_batch_job\s*\|\s*-sim-walltime\s+([-\d.]+)\s+(.*)")
+_LINE = re.compile(r"\s*-dt\s+(\d+(?:\.\d*)?)\s+-e\s+submit_batch_job\s*\|\s*-sim-walltime\s+(-?\d+(?:\.\d*)?)\s+(.*)")
 _OF_ONE_JOB = re.compile(r"--uid[= ](\S+)|-J\s+(\S+)")
 """Options that differ from job to job and say nothing about what it needs."""
 

@@ -94,6 +94,14 @@ def test_philly_rounds_run_times_up_to_usual_limits() -> None:
     assert trace.dropped == {"no GPUs": 1}
 
 
+def test_philly_jobs_that_end_before_they_begin_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "philly.csv"
+    day = "2017-10-01 12:00:00"
+    file.write_text(f"submit_time,duration_s,num_gpus,vc\n{day},-5,1,a\n{day},5,0,a\n{day},5,1,a\n")
+    trace = read_trace(file)
+    assert (len(trace.jobs), trace.dropped) == (1, {"never ran": 1, "no GPUs": 1})
+
+
 def test_openb_reads_models_that_the_nodes_have() -> None:
     trace = read_trace(DATA / "openb.csv")
     whole, part = trace.jobs
@@ -119,6 +127,9 @@ def test_openb_reads_models_that_the_nodes_have() -> None:
         ("JobID|Submit|Start\n", 1, "no column Elapsed"),
         ("-dt 1 -e submit_batch_job | -sim-walltime 5 -n 1 x.job\n-dt ?\n", 2, "not a submission"),
         ("-dt 1 -e submit_batch_job | -sim-walltime 5 --nonsense x.job\n", 1, "unrecognized option"),
+        ("-dt 1.2.3 -e submit_batch_job | -sim-walltime 5 -n 1 x.job\n", 1, "not a submission"),
+        ("-dt 1 -e submit_batch_job | -sim-walltime 5-5 -n 1 x.job\n", 1, "not a submission"),
+        ("submit_time,duration_s,num_gpus,vc\n2017-10-01 12:00:00,inf,1,a\n", 2, "not a job"),
         ("submit_time,duration_s,num_gpus,vc\nnow,1,1,a\n", 2, "not a job"),
         ("name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\na,1,x,0,0,1\n", 2, "not a task"),
     ],
