@@ -59,6 +59,10 @@ class _Row:
         self._columns = columns
         self._place = f"{path}:{number}"
 
+    def has(self, name: str) -> bool:
+        """Tell whether the file has the column."""
+        return name.lower() in self._columns
+
     def text(self, *names: str) -> str:
         """Give the first of these columns that is there and set."""
         for name in names:
@@ -133,7 +137,10 @@ def _job(row: _Row, asks: Asks, dropped: Counter[str]) -> TraceJob | None:
     elapsed = row.seconds("Elapsed")
     if elapsed is None and row.text("End"):
         elapsed = row.time("End") - started
-    if not submitted or not started or not elapsed or elapsed < 0:
+    runs = row.has("End") and not row.text("End")
+    # A job that was cancelled while it waited may have a start, too: that of its end.
+    ran = elapsed or (elapsed == 0 and row.text("State").startswith(("COMPLETED", "FAILED")))
+    if not submitted or not started or runs or elapsed is None or elapsed < 0 or not ran:
         dropped["still running or never ran" if submitted else "no time of submission"] += 1
         return None
     eligible = row.time("Eligible")

@@ -84,6 +84,7 @@ def test_a_month_of_gpu_jobs() -> None:
     jobs = replace(whole, jobs=tuple(month if FULL else month[:6000]))
     _, found = judged(plain(60, 64, gpus=8), jobs)
     assert found.utilisation_gpu is not None
-    if FULL:
-        assert found.utilisation_gpu >= 0.91
-        assert found.waits.slowdown_mean <= 150
+    # The cut's jobs come in the first days and the last of them run for weeks.
+    use, slowdown = (0.91, 150) if FULL else (0.53, 45)
+    assert found.utilisation_gpu >= use
+    assert found.waits.slowdown_mean <= slowdown

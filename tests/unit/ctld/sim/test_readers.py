@@ -70,6 +70,22 @@ def test_sacct_reads_columns_by_name_and_leaves_steps_out() -> None:
     assert trace.dropped == {"still running or never ran": 1}
 
 
+def test_sacct_keeps_what_ran_for_less_than_a_second_and_leaves_out_what_runs(tmp_path: Path) -> None:
+    file = tmp_path / "w.txt"
+    at = "2026-05-01T08:00:00"
+    file.write_text(
+        "JobID|Submit|Start|End|Elapsed|State\n"
+        f"1|{at}|{at}|{at}|00:00:00|COMPLETED\n"
+        f"2|{at}|{at}|{at}|00:00:00|FAILED\n"
+        f"3|{at}|{at}|{at}|00:00:00|CANCELLED by 0\n"
+        f"4|{at}|{at}|Unknown|01:00:00|RUNNING\n"
+        f"5|{at}|{at}|2026-05-01T07:00:00||COMPLETED\n"
+    )
+    trace = read_trace(file)
+    assert [(job.label, job.runtime) for job in trace.jobs] == [("1", 0), ("2", 0)]
+    assert trace.dropped == {"still running or never ran": 3}
+
+
 def test_sbatch_lines_go_through_the_options_of_sbatch() -> None:
     trace = read_trace(DATA / "site_week.events")
     assert [(job.label, job.user, job.submitted_at - LATER) for job in trace.jobs] == [
