@@ -65,6 +65,7 @@ def _joined(singles: list[Device]) -> list[Device]:
             last is not None
             and (last.type, last.cores) == (one.type, one.cores)
             and last.first + last.count == one.first
+            and len(last.files) == last.count * len(one.files)
             and not last.links
             and not one.links
         ):
@@ -76,7 +77,11 @@ def _joined(singles: list[Device]) -> list[Device]:
 
 def _parts(name: str, total: int, lines: list[GresLine], gpus: tuple[str, ...], groups: list[Device]) -> list[Device]:
     """Shards and their like: so many on the GPUs that a line names, or the node's number split over all GPUs."""
-    by_file = {file: group.first + at for group in groups for at, file in enumerate(group.files)}
+    by_file = {
+        file: group.first + at * group.count // len(group.files)
+        for group in groups
+        for at, file in enumerate(group.files)
+    }
     shares = [0] * len(gpus)
     for line in lines:
         files = [file for file in line.files if file in by_file]
@@ -99,18 +104,19 @@ def _parts(name: str, total: int, lines: list[GresLine], gpus: tuple[str, ...], 
 
 
 def _others(node: NodeConfig, name: str, lines: list[GresLine]) -> list[Device]:
-    """Devices of any other name: with indexes where gres.conf names files, else counted."""
+    """Devices of any other name: all with indexes where gres.conf names files for some, else counted."""
+    kinds = [gres for gres in node.gres if gres.name == name]
+    types = {"", *(gres.type for gres in kinds)}
+    told = [line for line in lines if line.files and "CountOnly" not in line.flags and line.type in types]
+    unused = [line.files for line in told]
     found: list[Device] = []
     index = 0
-    for gres in node.gres:
-        if gres.name != name:
-            continue
+    for gres in kinds:
         left = gres.count
-        for line in lines:
-            if not line.files or "CountOnly" in line.flags or line.type not in ("", gres.type):
-                continue
-            files = line.files[:left]
+        for place, line in enumerate(told):
+            files = unused[place][:left] if line.type in ("", gres.type) else ()
             if files:
+                unused[place] = unused[place][len(files) :]
                 found.append(
                     Device(
                         name, len(files), gres.type, index, cores=ranges.from_ints(line.cores), links=line.links,
@@ -119,9 +125,7 @@ def _others(node: NodeConfig, name: str, lines: list[GresLine]) -> list[Device]:
                 )  # fmt: skip
                 index += len(files)
                 left -= len(files)
-        if left and not index:
-            found.append(Device(name, left, gres.type, no_consume=gres.no_consume))
-        elif left:  # Some have files and so indexes: then all of the name have.
-            found.append(Device(name, left, gres.type, index, no_consume=gres.no_consume))
+        if left:
+            found.append(Device(name, left, gres.type, index if told else -1, no_consume=gres.no_consume))
             index += left
     return found
