@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ctld.core import ranges
-from ctld.core.booked import Promises
+from ctld.core.booked import Promises, is_ending
 from ctld.core.commands import Resume, Suspend
 from ctld.core.decide.refusals import denied, refused
 from ctld.core.decide.selection import Selection, select
@@ -17,7 +17,7 @@ from muster.states import JobState
 
 
 def suspend(state: State, command: Suspend, at: UnixTime) -> list[Event]:
-    """Let running jobs stand still; one that does already is no error.
+    """Let running jobs stand still; one that does already is no error. What is ending goes on to do so.
 
     Raises:
         NotFound: `Invalid job id specified`.
@@ -27,10 +27,12 @@ def suspend(state: State, command: Suspend, at: UnixTime) -> list[Event]:
     if not command.by.admin:
         raise denied(2002, "only an administrator can suspend jobs")
     selection = select(state, command.job_id, command.tasks)
-    running = [job for job in selection.records if JobState.PENDING < job.state <= JobState.SUSPENDED]
+    running = [
+        job for job in selection.records if JobState.PENDING < job.state <= JobState.SUSPENDED and not is_ending(job)
+    ]
     if not running:
         raise refused(2024 if _waits(selection) else 2021)
-    return [JobSuspended(at, job.id) for job in running if job.state == JobState.RUNNING and job.kill is None]
+    return [JobSuspended(at, job.id) for job in running if job.state == JobState.RUNNING]
 
 
 def resume(state: State, command: Resume, at: UnixTime) -> list[Event]:
