@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from ctld.core import features, ranges
 from ctld.core.cluster import NodeSpec
 from ctld.core.decide.refusals import invalid, refused
-from ctld.core.free import core_count
-from ctld.core.model import UNLIMITED, GpuRequest
+from ctld.core.free import selectable_cores
+from ctld.core.model import GpuRequest
 from ctld.core.reservations import Part, Reservation, occurrences
 from ctld.core.state import State
+from ctld.core.times import limit_end
 from ctld.core.usable import usable
 from muster.errors import InvalidInput, MusterError
 from muster.hostlist import expand
@@ -72,7 +73,7 @@ def taken_at(state: State, one: Reservation, at: int) -> Taken:
         start = max(one.times(at)[0], at)
         for job_id in (*state.running, *state.completing):
             job = state.jobs[job_id]
-            if job.alloc is None or (job.limit_seconds != UNLIMITED and job.started_at + job.limit_seconds <= start):
+            if job.alloc is None or 0 <= limit_end(job, at) <= start:
                 continue
             if job_id in state.completing or (one.name and job.alloc.reservation == one.name):
                 continue
@@ -260,10 +261,10 @@ def _sum_of_cores(state: State, nodes: Sequence[int], count: int, taken: Taken) 
 
 
 def _free_cores(state: State, node: int, taken: Taken) -> int:
-    bits = (1 << core_count(state.nodes[node].spec)) - 1
     if taken.reserved >> node & 1:
         return 0
-    return bits & ~taken.reserved_cores.get(node, 0) & ~taken.busy_cores.get(node, 0)
+    kept = taken.reserved_cores.get(node, 0) | taken.busy_cores.get(node, 0)
+    return selectable_cores(state.nodes[node].spec) & ~kept
 
 
 def _cores_of(state: State, node: int, count: int, taken: Taken, gpus: int = 0) -> Part:
@@ -292,7 +293,7 @@ def _with_gpus(state: State, one: Reservation, wanted: Wanted, at: int) -> tuple
         cores = (
             -(-all_cores * here // (total or each * count))
             if all_cores
-            else -(-core_count(spec) * here // len(spec.gpus))
+            else -(-selectable_cores(spec).bit_count() * here // len(spec.gpus))
         )
         if _free_cores(state, node, taken).bit_count() < cores:
             continue

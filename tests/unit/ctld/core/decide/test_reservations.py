@@ -9,11 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association
+from ctld.core.apply.indexes import rebuild
 from ctld.core.cluster import Settings
 from ctld.core.commands import (
     CreateReservation,
     DeleteReservation,
     ReservationAsk,
+    Resume,
+    Suspend,
     Tick,
     UpdateJob,
     UpdateNode,
@@ -104,6 +107,26 @@ def test_a_count_takes_nodes_that_are_idle_then() -> None:
     assert refusal(desk, node_count=9) == (2016, "Requested nodes are busy")
     assert make(desk, node_count=1, flags=("IGNORE_JOBS",)).nodes == (0,)
     assert refusal(desk, nodes="n1", start_at=UnixTime(NOON + 3 * HOUR))[0] == 2016
+
+
+def test_the_time_that_a_job_stood_still_keeps_its_node_busy_for_longer() -> None:
+    desk = Desk(1)
+    job = desk.submit(time_limit_minutes=60)
+    desk.apply([JobStarted(desk.at, job, Allocation("main", (NodeShare(node=0, cpus=1, cores=(0, 0)),)), HOUR)])
+    desk.do(Suspend(job, ADMIN))
+    desk.wait(60)
+    desk.do(Resume(job, ADMIN))
+    assert refusal(desk, start_at=UnixTime(NOON + HOUR))[0] == 2016
+    assert make(desk, start_at=UnixTime(NOON + HOUR + 60)).nodes == (0,)
+
+
+def test_cores_for_the_system_are_nobodys_to_reserve() -> None:
+    desk = Desk(1)
+    spec = replace(desk.state.nodes[0].spec, cpus=8, sockets=1, cores_per_socket=8, core_spec_count=2)
+    desk.state.nodes[0] = replace(desk.state.nodes[0], spec=spec)
+    rebuild(desk.state)
+    assert refusal(desk, core_counts=(7,), node_count=1)[0] == 2016
+    assert make(desk, core_counts=(6,), node_count=1).parts[0].cores == (0, 5)
 
 
 def test_what_cannot_be_is_refused_in_slurms_words() -> None:
