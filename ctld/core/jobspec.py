@@ -14,8 +14,7 @@ from ctld.core import licenses, ranges
 from ctld.core.cluster import Settings
 from ctld.core.commands import Submit
 from ctld.core.decide.numbering import LARGEST_PRIORITY
-from ctld.core.finespec import PerTask, fine_request, gres_requests, sockets_cores_threads, tres_per_task
-from ctld.core.finespec import known_gres as _known_gres
+from ctld.core.finespec import PerTask, fine_request, gres_requests, known_gres, sockets_cores_threads, tres_per_task
 from ctld.core.model import UNLIMITED, ArraySpec, Caller, GpuRequest, GresRequest, JobSpec, Ranges, Request, SignalSpec
 from muster import hostlist, idset
 from muster.api import JobRequest, NodeSizes
@@ -203,7 +202,7 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         ntasks, most = cap or 1, 1
     memory = _memory(request)
     if by_task.gres and not ntasks and not cap and not (most == least and not total_count):
-        ntasks = ntasks or 1
+        ntasks = 1
     if cpus and request.cpus_per_gpu:
         raise InvalidInput("--cpus-per-task, --tres-per-task=cpu:#, and --cpus-per-gpu are mutually exclusive")
     return Request(
@@ -270,7 +269,7 @@ def parse_gres(text: str, settings: Settings) -> tuple[tuple[GpuRequest, ...], t
         return (), ()
     for item in text.split(","):
         name, *parts = item.strip().removeprefix("gres/").replace("=", ":").split(":")
-        _known_gres(name, settings)
+        known_gres(name, settings)
         number = parts.pop() if parts and _is_count(parts[-1]) else "1"
         if len(parts) > 1:
             raise _gres(f"`{item[:60]}` is not name[:type][:count]")

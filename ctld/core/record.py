@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from ctld.core import licenses
 from ctld.core.cluster import PartitionSpec, Settings
 from ctld.core.free import exclusive_mode
-from ctld.core.model import UNLIMITED, GpuRequest, Job, NodeShare, Ranges, Request, Step, StepResult
+from ctld.core.model import (
+    UNLIMITED,
+    GpuRequest,
+    GresRequest,
+    GresShare,
+    Job,
+    NodeShare,
+    Ranges,
+    Request,
+    Step,
+    StepResult,
+)
 from ctld.core.state import State
 from ctld.core.times import suspended_until
 from muster import hostlist
@@ -290,7 +301,7 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
     for share in shares:
         nodes += 1
         for one in share.gres:
-            for name in (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",):
+            for name in _gres_names(one):
                 others[name] = others.get(name, 0) + one.count
         cpus += share.cpus
         memory += share.memory_mib
@@ -309,6 +320,10 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
         amounts.update(sorted(typed.items()))
     amounts.update(sorted(others.items()))
     return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _gres_names(one: GresShare | GresRequest) -> tuple[str, ...]:
+    return (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",)
 
 
 def billed(
@@ -359,7 +374,7 @@ def requested_tres(state: State, job: Job) -> dict[str, int]:
         for one, times in [(one, nodes) for one in request.fine.gres] + [
             (one, tasks) for one in request.fine.gres_per_task
         ]:
-            for name in (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",):
+            for name in _gres_names(one):
                 amounts[name] = amounts.get(name, 0) + one.count * times
     wanted = licenses.wanted_of(request.licenses)
     if len(wanted) == 1:
