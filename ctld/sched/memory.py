@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ctld.core.accounts import Accounts
 from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.limits.asked import least
@@ -90,6 +91,9 @@ class PlanMemory:
         self._partitions: dict[str, PartitionSpec] = {}
         self._settings = Settings()
         self._book: Book | None = None
+        self._ranked: Accounts | None = None
+        self._ranks: dict[str, int] = {}
+        """Of the QOS of `_ranked`: which may preempt which."""
         self._rules = self.fleet.rules
         self._shut = 0
         """Bitmap of nodes that their own state keeps from use."""
@@ -183,12 +187,18 @@ class PlanMemory:
         entry = Entry(jobs, place, partition, demand, None)
         entry.limit_seconds = planned_seconds(limit, jobs.request.time_min_minutes)
         if state.settings.preemption.rule == "qos":
-            entry.tier -= qos_ranks(state.accounts.qos).get(job.spec.qos, 0) << _TIER_BITS
+            entry.tier -= self._rank(state, job.spec.qos) << _TIER_BITS
         if state.limits.enforced:
             entry.asked = least(state, job, name, limit)
             entry.rules = limits.rules_of(state, job, partition)
             entry.limited = True
         return entry
+
+    def _rank(self, state: State, qos: str) -> int:
+        if self._ranked is not state.accounts:
+            self._ranked = state.accounts
+            self._ranks = qos_ranks(state.accounts.qos)
+        return self._ranks.get(qos, 0)
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:
         """Give the demand of a request in a partition, or why it can never be met there."""

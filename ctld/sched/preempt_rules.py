@@ -94,21 +94,37 @@ def weight_of(state: State, victim: Job) -> int:
 
 def qos_ranks(qos: dict[str, Qos]) -> dict[str, int]:
     """Give each QOS a rank above those of all QOS that it may preempt: how the queue puts those first that may preempt
-    others. QOS that may preempt each other in a circle have no order among them."""
+    others. QOS that may preempt each other in a circle have the same rank.
+
+    Tarjan's strongly connected components (SIAM J. Comput. 1972), each found after those below it: as long as there are
+    names in Preempt= lists, where following every path would take as long as there are paths.
+    """
     ranks: dict[str, int] = {}
-
-    def rank(name: str, above: frozenset[str]) -> int:
-        known = ranks.get(name)
-        if known is not None:
-            return known
-        one = qos.get(name)
-        below = [other for other in one.preempt if other not in above and other in qos] if one is not None else []
-        value = max((rank(other, above | {other}) + 1 for other in below), default=0)
-        if not above - {name}:
-            ranks[name] = value
-        return value
-
-    return {name: rank(name, frozenset({name})) for name in qos}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []
+    for start, first in qos.items():
+        walk = [] if start in lowest else [(start, len(lowest), iter(first.preempt))]
+        while walk:
+            name, number, rest = walk[-1]
+            if name not in lowest:
+                lowest[name] = number
+                open_.append(name)
+            below = next((other for other in rest if other in qos and other not in ranks), None)
+            if below is not None and below not in lowest:
+                walk.append((below, len(lowest), iter(qos[below].preempt)))
+            elif below is not None:
+                lowest[name] = min(lowest[name], lowest[below])
+            else:
+                walk.pop()
+                if walk:
+                    lowest[walk[-1][0]] = min(lowest[walk[-1][0]], lowest[name])
+                if lowest[name] == number:
+                    circle = open_[open_.index(name) :]
+                    del open_[-len(circle) :]
+                    others = {other for one in circle for other in qos[one].preempt}.difference(circle)
+                    rank = max((ranks[other] + 1 for other in others if other in ranks), default=0)
+                    ranks.update(dict.fromkeys(circle, rank))
+    return {name: ranks[name] for name in qos}
 
 
 def _partition_of(state: State, job: Job) -> PartitionSpec | None:

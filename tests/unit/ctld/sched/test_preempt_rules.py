@@ -176,3 +176,25 @@ def test_who_cannot_be_requeued_is_cancelled() -> None:
 def test_a_qos_ranks_above_all_that_it_may_preempt() -> None:
     qos = (Qos(1, "a", preempt=("b",)), Qos(2, "b", preempt=("c",)), Qos(3, "c"), Qos(4, "d", preempt=("d", "c")))
     assert qos_ranks({one.name: one for one in qos}) == {"a": 2, "b": 1, "c": 0, "d": 1}
+
+
+def test_a_circle_has_one_rank_above_what_it_may_preempt() -> None:
+    qos = (
+        Qos(1, "a", preempt=("b", "gone")),
+        Qos(2, "b", preempt=("c", "d")),
+        Qos(3, "c", preempt=("a",)),
+        Qos(4, "d"),
+        Qos(5, "e", preempt=("e", "c")),
+    )
+    assert qos_ranks({one.name: one for one in qos}) == {"a": 1, "b": 1, "c": 1, "d": 0, "e": 2}
+
+
+def test_many_qos_that_may_preempt_each_other_are_ranked_at_once() -> None:
+    """As many paths as 300 names allow would never be followed to their end, and a chain of 3,000 not by recursion."""
+    names = [f"q{number}" for number in range(300)]
+    everyone = {name: Qos(at, name, preempt=tuple(names)) for at, name in enumerate(names)}
+    assert set(qos_ranks(everyone).values()) == {0}
+    ordered = {name: Qos(at, name, preempt=tuple(names[at + 1 :])) for at, name in enumerate(names)}
+    assert list(qos_ranks(ordered).values()) == list(reversed(range(300)))
+    chain = {f"q{at}": Qos(at, f"q{at}", preempt=(f"q{at + 1}",)) for at in range(3000)}
+    assert qos_ranks(chain)["q0"] == 2999
