@@ -42,7 +42,7 @@ def parse_duration(text: str) -> int | None:
     if not dash:
         days_text, clock = "0", text
     fields = clock.split(":") if clock or not dash else ["0"]
-    if len(fields) > 3 or not _is_number(days_text) or not all(_is_number(field) for field in fields):
+    if len(fields) > 3 or not is_number(days_text) or not all(is_number(field) for field in fields):
         raise InvalidInput(f"Invalid duration: {_shown(text)}", _DURATION_FORMS)
     numbers = [int(field) for field in fields]
     if dash:
@@ -132,7 +132,7 @@ def parse_memory_mib(text: str) -> int:
         bare = bare[:-1]
     unit = bare[-1:] if bare[-1:] in ("K", "M", "G", "T") else ""
     digits = bare.removesuffix(unit) if unit else bare
-    if not _is_number(digits):
+    if not is_number(digits):
         raise InvalidInput(
             f"Invalid memory size: {_shown(text)}", "write a whole number and K, M (the default), G or T"
         )
@@ -190,7 +190,7 @@ def parse_count(text: str, suffixes: str = "KM") -> int:
     unit = text[-1:].upper()
     power = _MEMORY_UNITS.index(unit) + 1 if unit and unit in suffixes and unit in _MEMORY_UNITS else 0
     digits = text[:-1] if power else text
-    if not _is_number(digits):
+    if not is_number(digits):
         raise InvalidInput(f"Invalid count: {_shown(text)}", f"write a whole number, or one with {'/'.join(suffixes)}")
     return int(digits) << 10 * power
 
@@ -217,7 +217,7 @@ def parse_runs(text: str, max_values: int = 1_048_576) -> list[int]:
     for part in text.split(",") if text else []:
         value, repeated, rest = part.partition("(x")
         times = rest.removesuffix(")") if repeated else "1"
-        if not _is_number(value) or not _is_number(times) or (repeated and not rest.endswith(")")):
+        if not is_number(value) or not is_number(times) or (repeated and not rest.endswith(")")):
             raise InvalidInput(f"Invalid run lengths: {_shown(part)} in {_shown(text)}", "write 72(x2),36")
         if int(times) > max_values - len(values):
             raise InvalidInput(f"Invalid run lengths: {_shown(text)}", f"more than {max_values} values")
@@ -229,7 +229,8 @@ def _run(value: int, times: int) -> str:
     return f"{value}(x{times})" if times > 1 else str(value)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Tell whether the text is a whole number of a size that any field holds (str.isdigit also takes other scripts)."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_NUMBER_DIGITS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ import click
 from ctld.sim import picture, report
 from ctld.sim.figures import Figures, figures
 from ctld.sim.machine import Machine, from_file, from_nodes, plain
-from ctld.sim.reading import FORMS, read_trace
+from ctld.sim.reading import FORMS, MOST_GPUS, read_trace
 from ctld.sim.replay import Outcome, Progress, replay
 from ctld.sim.workload import Trace, first_jobs, with_exact_limits, with_load
+from muster.config.nodes import MAX_NODES
 from muster.errors import InvalidInput, MusterError
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -29,9 +31,9 @@ CONF = click.Path(path_type=Path)
 @click.option("--config", type=CONF, help="muster.conf or slurm.conf, or its folder: cluster and policy.")
 @click.option("--compare", type=(CONF, CONF), metavar="A.conf B.conf", help="Replay on both, side by side.")
 @click.option("--machine", type=click.Choice(["trace", "config"]), help="Whose nodes (default: the configuration's).")
-@click.option("--nodes", type=click.IntRange(1, 100_000), help="So many equal nodes instead.")
+@click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="So many equal nodes instead.")
 @click.option("--cpus", type=click.IntRange(1, 1_000_000), help="CPUs of each.")
-@click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs of each.")
+@click.option("--gpus", type=click.IntRange(0, MOST_GPUS), default=0, help="GPUs of each.")
 @click.option("--memory", type=click.IntRange(1), help="MiB of each (else memory is not looked at).")
 @click.option("--limits", type=click.Choice(["asked", "exact"]), default="asked", show_default=True,
               help="exact: the true run times as time limits.")  # fmt: skip
@@ -76,6 +78,8 @@ def _changed(trace: Trace, given: dict[str, object]) -> Trace:
     assert isinstance(factor, float) and isinstance(seed, int)
     if isinstance(first, int):
         trace = first_jobs(trace, first)
+    if math.isnan(factor):
+        raise InvalidInput("--scale-load is no number", "write for example 1.2")
     if factor != 1.0:
         trace = with_load(trace, factor, seed)
     return with_exact_limits(trace) if given["limits"] == "exact" else trace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +22,10 @@ FORMS = (
 )
 _MAGIC = b"\x1f\x8b"
 _HEAD_LINES = 200
+_MOST_SECONDS = 1 << 40
+_MOST_CPUS = 1 << 30
+_MOST_MIB = 1 << 52
+MOST_GPUS = 1024
 
 
 def read_trace(path: Path) -> Trace:
@@ -35,13 +40,46 @@ def read_trace(path: Path) -> Trace:
         if reader is None:
             raise InvalidInput(f"{path} is no workload that can be read", f"there are: {FORMS}")
         with _text(path) as file:
-            return reader(file, path)
+            return _within_bounds(reader(file, path), path)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise NotFound(f"there is no file {path}", "name a workload file") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} cannot be read: {error}", "is the file whole, and yours to read?") from error
+    except csv.Error as error:
+        raise InvalidInput(
+            f"{path} is no table: {error}", "write it with commas, and a quotation mark at both ends"
+        ) from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is no text: {error.reason}", f"there are: {FORMS}") from error
+
+
+def _within_bounds(trace: Trace, path: Path) -> Trace:
+    """Refuse times that no clock reaches, and nodes that nobody has: they would not fit into the columns."""
+    for node in trace.nodes:
+        for what, amount, most in (
+            ("CPUs", node.cpus, _MOST_CPUS),
+            ("MiB", node.memory_mib, _MOST_MIB),
+            ("GPUs", node.gpus, MOST_GPUS),
+        ):
+            if not 0 <= amount <= most:
+                raise InvalidInput(
+                    f"{path}: node {node.names[:40]} has {amount} {what}, not 0 to {most}",
+                    "correct what the trace says of its nodes, or say --nodes and --cpus",
+                )
+    for job in trace.jobs:
+        for what, seconds in (
+            ("time of submission", job.submitted_at),
+            ("run time", job.runtime),
+            ("time limit", job.limit_seconds or 0),
+            ("first time to start", job.begin_at),
+            ("wait", job.waited),
+        ):
+            if not -_MOST_SECONDS <= seconds <= _MOST_SECONDS:
+                raise InvalidInput(
+                    f"{path}: the {what} of job {job.label[:40]} is over {_MOST_SECONDS} seconds",
+                    "correct the line, or leave it out",
+                )
+    return trace
 
 
 def _text(path: Path) -> TextIO:

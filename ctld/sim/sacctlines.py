@@ -14,7 +14,7 @@ from pathlib import Path
 from ctld.sim.workload import NO_LIMIT, Asks, Trace, TraceJob, in_order
 from muster.api import JobRequest
 from muster.errors import InvalidInput
-from muster.units import parse_duration, parse_memory_mib
+from muster.units import is_number, parse_duration, parse_memory_mib
 
 NEEDED = ("JobID", "Submit", "Start")
 _UNSET = ("", "Unknown", "None", "N/A", "Partition_Limit", "INVALID")
@@ -76,7 +76,7 @@ class _Row:
         text = self.text(name)
         if not text:
             return 0
-        if text.isdigit():
+        if is_number(text):
             return int(text)
         try:
             return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
@@ -102,7 +102,7 @@ class _Row:
     def count(self, *names: str) -> int:
         """Read a count (0: not set)."""
         text = self.text(*names)
-        if text and not text.isdigit():
+        if text and not is_number(text):
             raise self.wrong(names[0], text, "write whole numbers, with `sacct --noconvert`")
         return int(text or 0)
 
@@ -113,7 +113,7 @@ class _Row:
             if "." in number:
                 return -(-int(float(number) * 1024 * parse_memory_mib(f"1{suffix}")) // 1024)
             return parse_memory_mib(number + suffix)
-        except (InvalidInput, ValueError):
+        except (InvalidInput, ValueError, OverflowError):
             raise self.wrong(name, text, "memory is a number with K, M, G or T") from None
 
 
@@ -196,4 +196,4 @@ def _tres(text: str) -> dict[str, str]:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return int(text) if is_number(text) else 0

@@ -34,12 +34,15 @@ def read_sbatch_lines(lines: Iterable[str], path: Path) -> Trace:
         if not line.strip() or line.startswith("#"):
             continue
         found = _LINE.match(line)
+        try:
+            submitted, runtime = (int(float(one)) for one in found.groups()[:2]) if found else (0, 0)
+        except (ValueError, OverflowError):
+            found = None
         if found is None:
             raise InvalidInput(
                 f"{path}:{number}: not a submission",
                 "a line is: -dt SECOND -e submit_batch_job | -sim-walltime SECONDS OPTIONS SCRIPT",
             )
-        submitted, runtime = int(float(found[1])), int(float(found[2]))
         own = {"user": "user", "label": str(number)}
         for user, label in _OF_ONE_JOB.findall(found[3]):
             own["user" if user else "label"] = user or label

@@ -15,10 +15,11 @@ from pathlib import Path
 from ctld.sim.workload import Asks, Trace, TraceJob, TraceNodes, in_order
 from muster.api import JobRequest
 from muster.errors import InvalidInput
+from muster.units import is_number
 
 LATER = 1_000_000_000
 """Start of a trace that does not say when it began: times near 0 mean "not set" in the core."""
-_HEADER = re.compile(r";\s*(\w+):\s*(-?\d+)\s*$")
+_HEADER = re.compile(r";\s*(\w+):\s*(-?\d{1,18})\s*$")
 _LEAST_COLUMNS = 11
 
 
@@ -84,8 +85,8 @@ class _Jobs:
         text = row[20] if len(row) > 20 else f"1:ppn={processors}"
         body, _, word = text.partition("#")
         parts = body.split(":")
-        nodes = int(parts[0]) if parts[0].isdigit() and int(parts[0]) else 1
-        per_node = next((int(part[4:]) for part in parts if part.startswith("ppn=") and part[4:].isdigit()), 0)
+        nodes = int(parts[0]) if is_number(parts[0]) and int(parts[0]) else 1
+        per_node = next((int(part[4:]) for part in parts if part.startswith("ppn=") and is_number(part[4:])), 0)
         per_node = per_node or -(-processors // nodes)
         clusters = [part[3:] for part in parts if part.startswith("cl_") and part[3:] in self._machines]
         return self._asks.get(
@@ -109,7 +110,7 @@ def _machines(path: Path) -> dict[str, TraceNodes]:
         words = line.split()
         if not words:
             continue
-        if len(words) < 6 or not all(word.isdigit() for word in (*words[2:4], words[5])):
+        if len(words) < 6 or not all(is_number(word) for word in (*words[2:4], words[5])):
             raise InvalidInput(
                 f"{beside}:{number}: not a machine", "a line has: id, name, nodes, CPUs of each, speed, memory in KB"
             )

@@ -67,6 +67,7 @@ def test_takes_equal_nodes_from_the_command_line() -> None:
         ((DATA / "small.swf", "--config", "/nonexistent.conf"), "/nonexistent.conf"),
         ((DATA / "small.swf", "--svg", "x.gif"), "x.gif"),
         ((DATA / "small.swf", "--jobs", "/nonexistent/x.csv"), "cannot be written"),
+        ((DATA / "small.swf", "--scale-load", "nan"), "--scale-load is no number"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_a_cure(arguments: tuple[object, ...], words: str) -> None:

@@ -148,6 +148,12 @@ def test_openb_reads_models_that_the_nodes_have() -> None:
         ("submit_time,duration_s,num_gpus,vc\n2017-10-01 12:00:00,inf,1,a\n", 2, "not a job"),
         ("submit_time,duration_s,num_gpus,vc\nnow,1,1,a\n", 2, "not a job"),
         ("name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\na,1,x,0,0,1\n", 2, "not a task"),
+        ("JobID|Submit|Start|Elapsed\n1|\u00b2|2026-05-01T08:00:00|00:01:00\n", 2, "Submit is"),
+        ("JobID|Submit|Start|Elapsed|NNodes\n1|5|5|1|\u00b2\n", 2, "NNodes is"),
+        (f"JobID|Submit|Start|Elapsed|NNodes\n1|5|5|1|{'9' * 5000}\n", 2, "NNodes is"),
+        (f"JobID|Submit|Start|Elapsed|ReqMem\n1|5|5|1|{'9' * 400}.5M\n", 2, "ReqMem is"),
+        (f"-dt {'9' * 400} -e submit_batch_job | -sim-walltime 5 -n 1 x.job\n", 1, "not a submission"),
+        ("name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\na,1,1,0,0,1e999\n", 2, "not a task"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, line: int, words: str) -> None:
@@ -167,6 +173,34 @@ def test_what_is_no_workload_is_refused_in_one_sentence(tmp_path: Path, content:
     with pytest.raises(InvalidInput) as caught:
         read_trace(file)
     assert str(file) in caught.value.sentence and "\n" not in caught.value.sentence and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"1 {10**18} 0 5 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n",
+        f"1 0 0 {10**18} 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n",
+        f"1 0 0 5 1 -1 -1 1 {10**22} -1 1 1 1 -1 1 -1 -1 -1\n",
+        f"1 0 {10**22} 5 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n",
+        f"JobID|Submit|Eligible|Start|Elapsed\n1|5|{10**17}|5|1\n",
+        "submit_time,duration_s,num_gpus,vc\n2017-10-01 12:00:00,1e22,1,a\n",
+        f"submit_time,duration_s,num_gpus,vc\n2017-10-01 12:00:00,1,1,{'a' * 200_000}\n",
+    ],
+)
+def test_what_no_column_holds_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "w"
+    file.write_text(text)
+    with pytest.raises(InvalidInput, match=r"is over \d+ seconds|is no table") as caught:
+        read_trace(file)
+    assert str(file) in caught.value.sentence and caught.value.hint
+
+
+def test_a_node_that_nobody_has_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "w.swf"
+    file.write_text(f"; MaxProcs: {10**12}\n1 0 0 5 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n")
+    with pytest.raises(InvalidInput, match="node n1 has 1000000000000 CPUs, not 0 to") as caught:
+        read_trace(file)
+    assert caught.value.hint
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
