@@ -73,7 +73,8 @@ def _gpu_text(one: GpuRequest) -> str:
 def known_gres(name: str, settings: Settings) -> None:
     """Refuse a resource that the configuration does not name."""
     if name not in settings.gres_names:
-        hint = f"`{name[:60]}` is no generic resource here; there are: {', '.join(settings.gres_names)}"
+        names = f"there are: {', '.join(settings.gres_names)}" if settings.gres_names else "there are none"
+        hint = f"`{name[:60]}` is no generic resource here; {names}"
         raise InvalidInput(slurm_text(2072), hint, slurm_code=2072)
 
 

@@ -43,6 +43,8 @@ def create(state: State, command: CreateReservation, at: UnixTime) -> list[Event
     ask = command.ask
     if not command.by.admin:
         raise denied(2010, "only administrators make reservations")
+    if ask.skip:
+        raise invalid(2128, "Skip=yes is for `scontrol update`: give the first start that there is to be")
     if ask.name in state.reservations:
         raise refused(2082, f"there is a reservation {ask.name} already")
     flags = _flags(set(ask.flags or ()))
@@ -80,6 +82,8 @@ def update(state: State, command: UpdateReservation, at: UnixTime) -> list[Event
     if not command.by.admin:
         raise denied(2010, "only administrators change reservations")
     if ask.skip:
+        if ask != ReservationAsk(name=ask.name, skip=True):
+            raise invalid(2053, "Skip=yes leaves out one time and changes nothing else: ask for the rest by itself")
         return [ReservationChanged(at, _skipped(state, one, at))]
     new = _access(one, ask)
     flags = set(one.flags)
@@ -352,7 +356,7 @@ def _with_nodes(state: State, one: Reservation, ask: ReservationAsk, at: UnixTim
 def _wanted(state: State, one: Reservation, ask: ReservationAsk) -> Wanted:
     nodes: tuple[int, ...] | None = None
     if ask.nodes is not None:
-        nodes = named(state, ask.nodes, one.partition)
+        nodes = _named(state, ask, one.partition)
     if one.has("PART_NODES") and not ((ask.nodes or "").strip().upper() == "ALL" and one.partition):
         raise invalid(2053, "PART_NODES needs Nodes=ALL and a PartitionName")
     return Wanted(
@@ -364,6 +368,13 @@ def _wanted(state: State, one: Reservation, ask: ReservationAsk) -> Wanted:
         one.partition,
         one.features,
     )
+
+
+def _named(state: State, ask: ReservationAsk, partition: str) -> tuple[int, ...]:
+    nodes = named(state, ask.nodes or "", partition)
+    if ask.node_count is not None and ask.node_count != len(nodes):
+        raise invalid(2006, f"Nodes names {len(nodes)}, NodeCnt={ask.node_count}: leave NodeCnt out")
+    return nodes
 
 
 def _cores_for(state: State, cpus: int) -> int:
@@ -378,7 +389,7 @@ def _changed_nodes(state: State, one: Reservation, new: Reservation, ask: Reserv
     if asked and (one.by_cores or any(of_nodes)):
         raise refused(2109, "delete it and make a new one")
     if ask.nodes is not None:
-        nodes = named(state, ask.nodes, new.partition)
+        nodes = _named(state, ask, new.partition)
         new = structs.replace(
             new, parts=tuple(Part(node) for node in nodes), flags=ordered_flags({*new.flags, "SPEC_NODES"})
         )

@@ -401,3 +401,20 @@ def test_decide_changes_nothing() -> None:
     desk = Desk(1)
     decide(desk.state, CreateReservation(ask(), ADMIN), NOON)
     assert not desk.state.reservations
+
+
+def test_what_skip_would_leave_out_is_refused() -> None:
+    """Skip=yes makes an update of its own: nothing beside it may be taken and forgotten."""
+    desk = Desk(1)
+    assert refusal(desk, name="r", flags=("DAILY",), skip=True)[0] == 2128
+    made = make(desk, name="r", flags=("DAILY",))
+    with pytest.raises(MusterError, match="Requested") as caught:
+        desk.do(UpdateReservation(ReservationAsk(name="r", skip=True, duration_seconds=60), ADMIN))
+    assert "changes nothing else" in caught.value.hint
+    assert desk.state.reservations["r"] == made
+
+
+def test_a_number_of_nodes_that_is_not_that_of_the_named_ones_is_refused() -> None:
+    desk = Desk(2)
+    assert refusal(desk, name="r", nodes="n1", node_count=2) == (2006, "Node count specification invalid")
+    assert make(desk, name="r", nodes="n1", node_count=1).parts[0].node == 0
