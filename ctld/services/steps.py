@@ -26,7 +26,9 @@ from muster import hostlist, signals
 from muster.api import StepCreateRequest, decode
 from muster.clock import Clock
 from muster.errors import Denied, InvalidInput, NotFound, Refused
+from muster.gres_text import parse_gres as parse_names
 from muster.ids import JobId
+from muster.slurm_errors import slurm_text
 from muster.states import JobState
 
 MOST_WAIT_SECONDS = 60.0
@@ -248,6 +250,13 @@ def _gpus_per_node(request: StepCreateRequest) -> int:
     if request.gres is not None:
         if request.gres.lower() == "none":
             return 0
+        others = [name for name, _, _ in parse_names(request.gres) if name != "gpu"]
+        if others:
+            raise Refused(
+                slurm_text(2036),
+                f"--gres={others[0][:60]} is not supported for a step: without --gres it has what its job has of it",
+                slurm_code=2036,
+            )
         return _total(parse_gres(request.gres, Settings())[0])
     if request.gpus_per_node is not None:
         return _total(parse_gpus(request.gpus_per_node))

@@ -161,6 +161,15 @@ async def test_a_request_that_cannot_be_read_is_refused(
     assert not srun.desk.state.steps.get(JobId(job))
 
 
+async def test_other_resources_than_gpus_are_refused_for_a_step_by_name(srun: Srun) -> None:
+    job = srun.desk.running(0)
+    status, told = await srun.create(job, gres="gpu:1,nic:2")
+    assert (status, told["error"]["hint"]) == (
+        409,
+        "--gres=nic is not supported for a step: without --gres it has what its job has of it",
+    )
+
+
 async def test_a_torn_frame_is_refused(srun: Srun) -> None:
     job = srun.desk.running(0)
     status, refused = await srun.ask("POST", f"/v1/jobs/{job}/steps", b"MSTR1 1\n")
