@@ -14,7 +14,7 @@ LETTERS: dict[str, Source] = {
     "a": ("AVAIL", "p.available", "plain"),
     "A": ("NODES(A/I)", "node_ai", "plain"),
     "b": ("ACTIVE_FEATURES", "n.features", "null"),
-    "B": ("MAX_CPUS_PER_NODE", "", "=UNLIMITED"),
+    "B": ("MAX_CPUS_PER_NODE", "p.max_cpus_per_node", "bound"),
     "c": ("CPUS", "r.cpus", "plain"),
     "C": ("CPUS(A/I/O/T)", "cpu_aiot", "plain"),
     "d": ("TMP_DISK", "r.tmp", "plain"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PARTITION_FIELDS = (
     *("name", "default", "state", "hidden", "max_minutes", "default_minutes", "min_nodes", "max_nodes"),
     *("root_only", "exclusive", "oversubscribe", "allow_groups", "priority_job_factor", "priority_tier", "members"),
-    "preempt_mode",
+    *("max_cpus_per_node", "preempt_mode"),
 )
 # What every line needs, whatever is shown.
 _ALWAYS = ("name", "state_base", "state_complete", "state_sort", "responding")

@@ -42,7 +42,7 @@ def a_cluster() -> State:
         gpu_type="h200",
         partitions=(
             a_partition("gpu", nodes=8, default=True),
-            a_partition("small", nodes=(6, 7), max_minutes=240, max_nodes=1, state="DRAIN"),
+            a_partition("small", nodes=(6, 7), max_minutes=240, max_nodes=1, state="DRAIN", max_cpus_per_node=48),
             a_partition("empty", nodes=()),
             a_partition("dark", nodes=1, hidden=True),
         ),
@@ -207,6 +207,7 @@ def test_names_have_no_blanks_between_and_strangers_are_told(cluster: Served) ->
 def test_partitions_are_chosen_and_hidden_ones_asked_for(cluster: Served) -> None:
     assert cluster.out("sinfo", "-p", "nowhere") == "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
     assert cluster.out("sinfo", "-hp", "dark", "-o", "%R") == "dark\n"
+    assert cluster.out("sinfo", "-hp", "small,dark", "-o", "%R %B").splitlines() == ["small 48", "dark UNLIMITED"]
     assert cluster.out("sinfo", "-ah", "-o", "%R").split() == ["gpu", "small", "empty", "dark"]
     assert cluster.out("sinfo", "-h", "-o", "%R", SINFO_PARTITION="small") == "small\n"
     assert cluster.out("sinfo", "-p", "gpu", "-hd", SINFO_FORMAT="%N") == "n8\n"
