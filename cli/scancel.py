@@ -268,6 +268,7 @@ Options:
   -n, --name=NAME             only jobs of this name
   -p, --partition=PARTITION   only jobs in this partition
   -q, --qos=QOS               only jobs with this quality of service
+  -R, --reservation=NAME      only jobs of this advance reservation
   -Q, --quiet                 say nothing of jobs that are over or unknown
   -s, --signal=SIGNAL         send this signal, a name or a number, instead of ending the job
   -t, --state=STATE           only jobs that are PENDING, RUNNING or SUSPENDED

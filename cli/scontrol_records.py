@@ -83,10 +83,9 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         f" TimeMin={format_duration(one['time_min']) if one['time_min'] else 'N/A'}",
         f"SubmitTime={_time(one['submitted_at'])} EligibleTime={_time(one['eligible_at'])}",
         f"AccrueTime={_time(one['eligible_at'])}",
-        f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])}"
-        f" Deadline={_time(one['deadline']) if one['deadline'] else 'N/A'}",
+        f"StartTime={_time(one['start_at'])} EndTime={_time(one['end_at'])} Deadline={_time(one['deadline'], 'N/A')}",
         *_preempted(one),
-        f"SuspendTime={_time_or_none(one['suspended_at'])} SecsPreSuspend={one['seconds_before_suspension']}"
+        f"SuspendTime={_time(one['suspended_at'], 'None')} SecsPreSuspend={one['seconds_before_suspension']}"
         f" LastSchedEval={_time(one['evaluated_at'])} Scheduler={one['scheduler']}",
         f"Partition={one['partition']} AllocNode:Sid={_null(one['submit_host'])}:{one['sid']}",
         f"ReqNodeList={_null(one['requested_nodes'])} ExcNodeList={_null(one['exclude'])}",
@@ -149,11 +148,7 @@ def _core_spec(asked: str | None) -> str:
 def _preempted(one: Record) -> list[str]:
     if not one["preempt_eligible_at"] and not one["preempt_at"]:
         return []
-    return [f"PreemptEligibleTime={_time(one['preempt_eligible_at'])} PreemptTime={_time_or_none(one['preempt_at'])}"]
-
-
-def _time_or_none(when: int) -> str:
-    return _time(when) if when else "None"
+    return [f"PreemptEligibleTime={_time(one['preempt_eligible_at'])} PreemptTime={_time(one['preempt_at'], 'None')}"]
 
 
 def node(one: Record, oneliner: bool, details: bool) -> str:

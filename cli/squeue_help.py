@@ -24,6 +24,7 @@ Usage: squeue [OPTIONS]
       --only-job-state            print only the state of jobs
   -p, --partition=partition(s)    comma separated list of partitions to view, default is all partitions
   -q, --qos=qos(s)                comma separated list of qos's to view, default is all qos's
+  -R, --reservation=name(s)       comma separated list of reservations to view, default is all jobs
   -S, --sort=fields               comma separated list of fields to sort on
       --start                     print expected start times of pending jobs
   -s, --steps[=step(s)]           comma separated list of job steps to view, default is all
