@@ -121,6 +121,16 @@ def test_a_signal_is_sent_once_a_serial_and_acknowledged_each_time() -> None:
     assert steps.signal(5, (9, 0), 10, "all", 0) == [ReportSignalled(5)]
 
 
+def test_all_steps_of_a_run_stand_still_or_go_on_once_a_serial() -> None:
+    steps = running(BATCH, STEP, (2, 0, 0))
+    still = [Tell(BATCH, ("suspend", 3)), Tell(STEP, ("suspend", 3)), ReportSignalled(1)]
+    assert steps.suspend(1, RUN, go_on=False, seconds=3) == still
+    assert steps.suspend(1, RUN, go_on=False, seconds=3) == [ReportSignalled(1)]
+    steps.ended(STEP, RESULT)
+    assert steps.suspend(2, RUN, go_on=True, seconds=0) == [Tell(BATCH, ("resume",)), ReportSignalled(2)]
+    assert steps.suspend(3, (9, 0), go_on=False, seconds=3) == [ReportSignalled(3)]
+
+
 def test_a_step_cancelled_before_its_launch_is_reported_and_never_begun() -> None:
     steps = Steps()
     (report,) = steps.end_step(STEP, why="", now=True, at=0)
