@@ -114,10 +114,11 @@ def test_blocks_give_what_is_asked_for_inside_one_large_enough_block(
     demand, _, chosen = wanted(stage, free, nodes=count, segment=segment)
     layout = demand.manner.layout
     assert layout is not None
+    fits = [level for level, size in enumerate(sizes) if size >= count]
     if chosen is None:
+        assert segment or not fits or not sets(layout, free, count, 12, fits[0])
         return
     assert len(set(chosen)) == count
     assert all(free >> node & 1 for node in chosen)
-    fits = [level for level, size in enumerate(sizes) if size >= count]
     if fits and not segment:
         assert len({int(layout.domain[fits[0]][node]) for node in chosen}) == 1
