@@ -181,9 +181,12 @@ class _Reader:
                 continue
             try:
                 value = option.read(text)
-            except (InvalidInput, ValueError) as error:
-                hint = getattr(error, "hint", "")
-                self.problems.error(entry.place, f'{key}="{text[:60]}" cannot be read: {error}', hint)
+            except InvalidInput as error:
+                sentence = f'{key}="{text[:60]}" cannot be read: {error.sentence}'
+                self.problems.error(entry.place, sentence, error.hint)
+                continue
+            except ValueError as error:
+                self.problems.error(entry.place, f'{key}="{text[:60]}" cannot be read: {error}')
                 continue
             if option.tres:
                 value = {**values.get(option.field, {}), **({} if value == UNSET else {option.tres: value})}
@@ -215,7 +218,10 @@ def _number(text: str) -> int:
 def _float(text: str) -> float:
     if text in ("", "-1"):
         return -1.0
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
     if not 0 <= number < 1e12:
         raise ValueError("write a number that is not negative, or -1 for none")
     return number

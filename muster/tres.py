@@ -47,7 +47,7 @@ def parse_tres(text: str) -> dict[str, int]:
             try:
                 amounts[f"{name}{colon}{variant}"] = read(amount)
             except InvalidInput as error:
-                raise InvalidInput(f"Invalid TRES: {part.strip()[:60]}", str(error)) from None
+                raise InvalidInput(f"Invalid TRES: {part.strip()[:60]}", error.hint) from None
     return amounts
 
 

@@ -146,3 +146,28 @@ def test_flags_of_a_qos_without_effect_are_told() -> None:
     assert problems.warnings == [
         f"tux.cfg:1: Flags={flag} of QOS low has no effect in this release" for flag in ("NoReserve", "Relative")
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence", "hint"),
+    [
+        (
+            "GrpTRES=cpu=x",
+            'grptres="cpu=x" cannot be read: Invalid TRES: cpu=x',
+            "write a whole number, or one with K/M",
+        ),
+        (
+            "UsageFactor=much",
+            'usagefactor="much" cannot be read',
+            "write a number that is not negative, or -1 for none",
+        ),
+        ("Priority=-5", 'priority="-5" cannot be read', "write a whole number, or -1 for none"),
+        ("MaxWall=soon", "maxwall=\"soon\" cannot be read: Invalid duration: 'soon'", "write minutes"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_told_once_with_its_cure(option: str, sentence: str, hint: str) -> None:
+    problems = Problems()
+    associations.read(f"QOS - 'a':{option}\n", "tux.cfg", problems)
+    ((place, said, cure),) = problems.errors
+    assert (str(place), said) == ("tux.cfg:1", sentence)
+    assert cure.startswith(hint)
