@@ -3,7 +3,7 @@ is `a:2,b:1` (all of them) or `a:2|b:1` (any one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ctld.core.cluster import Settings
 from muster.errors import InvalidInput
@@ -64,6 +64,36 @@ def wanted_of(text: str) -> Wanted:
 def held(text: str) -> dict[str, int]:
     """Read what an allocation holds."""
     return dict(_pair(item) for item in text.split(",")) if text else {}
+
+
+class Licences:
+    """Those in use, with those of a plan's starts: for the pass that makes it and the writer who checks it."""
+
+    def __init__(self, there: Mapping[str, int], used: dict[str, int]) -> None:
+        self._there = there
+        self._used = used
+        self._copied = False
+
+    def free(self, wanted: str, given: str = "") -> str | None:
+        """Give the first alternative that is free, as the text that an allocation holds; None: none is. With `given`
+        only that one is looked at."""
+        one_only = held(given)
+        for one in wanted_of(wanted):
+            if one_only and dict(one) != one_only:
+                continue
+            if all(self._used.get(name, 0) + count <= self._there.get(name, 0) for name, count in one):
+                return text_of((one,))
+        return None
+
+    def take(self, wanted: str) -> str:
+        """Give what a start holds, of licences that are free."""
+        found = self.free(wanted)
+        assert found is not None, "who is started has been asked whether its licences are free"
+        if not self._copied:
+            self._copied, self._used = True, dict(self._used)
+        for name, count in held(found).items():
+            self._used[name] = self._used.get(name, 0) + count
+        return found
 
 
 def as_tres(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:

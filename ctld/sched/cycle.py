@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ctld.core import ranges
 from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.holds import barred as barred_by
+from ctld.core.licenses import Licences
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Plan, Preempt, Start, Wait
@@ -26,7 +27,7 @@ from ctld.core.times import limit_end, stretched
 from ctld.sched.backfill import Guard, Reservation, earliest
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import View, bitmap, free_view
-from ctld.sched.licenses import NO_LICENCE, Licences
+from ctld.sched.licenses import NO_LICENCE
 from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.needs import amount, share_vector
@@ -147,7 +148,7 @@ class Pass:
         self.guard = Guard(view)
         self.gate = Gate(state, at) if state.limits.enforced else None
         self.thresholds = Thresholds(state, at)
-        self.licences = Licences(state)
+        self.licences = Licences(state.settings.licenses, state.free.licenses)
         self.promised = Promised(state, memory.fleet, at, memory.closed_now, gate=self.gate, licences=self.licences)
         self.promised.keep_from(self.scratch)
         self.starts: list[Start] = list(self.promised.starts)

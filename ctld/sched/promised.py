@@ -9,12 +9,13 @@ from ctld.core import ranges
 from ctld.core.apply.indexes import held_shares, startable
 from ctld.core.booked import Promises, Room, threads
 from ctld.core.decide.plan import run_limit_seconds
+from ctld.core.licenses import Licences
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Booking, Job, NodeShare
 from ctld.core.plan import Preempt, Start, Wait
 from ctld.core.state import State
 from ctld.sched.fleet import Fleet
-from ctld.sched.licenses import NO_LICENCE, Licences
+from ctld.sched.licenses import NO_LICENCE
 from ctld.sched.place import Scratch
 from ctld.sched.releases import Row, end_of
 from muster.ids import UnixTime

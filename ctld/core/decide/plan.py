@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctld.core import devices, licenses, ranges
+from ctld.core import devices, ranges
 from ctld.core.apply.indexes import startable
 from ctld.core.booked import Promises, Room
 from ctld.core.cluster import PartitionSpec
@@ -20,6 +20,7 @@ from ctld.core.devices import rows_of
 from ctld.core.events import Event, JobStarted
 from ctld.core.free import cpus_per_core, exclusive_mode
 from ctld.core.holds import FOREVER, allows
+from ctld.core.licenses import Licences
 from ctld.core.limits.gate import Gate
 from ctld.core.model import UNLIMITED, Allocation, FineRequest, Job, NodeShare, Ranges, Request
 from ctld.core.plan import Start
@@ -157,8 +158,7 @@ class _View:
         self._array_starts: dict[int, int] = {}
         self._usable: dict[int, bool] = {}
         self._promises = Promises(state) if state.booked or state.suspended else None
-        self._licenses: dict[str, int] = {}
-        """Licences that the plan's earlier starts hold."""
+        self._licences = Licences(state.settings.licenses, state.free.licenses)
 
     def start(self, start: Start, at: UnixTime) -> JobStarted | None:
         """Check one start and take its resources off; None when it cannot be any more."""
@@ -170,7 +170,7 @@ class _View:
             return None
         held = ""
         if job.spec.request.licenses:
-            free = self._licensed(job.spec.request.licenses, start.licenses)
+            free = self._licences.free(job.spec.request.licenses, start.licenses)
             if free is None:
                 return None
             held = free
@@ -180,8 +180,8 @@ class _View:
             return None
         self._gate.took(job, partition.name, start.shares, limit)
         self._take(job, start.shares, partition)
-        for name, count in licenses.held(held).items():
-            self._licenses[name] = self._licenses.get(name, 0) + count
+        if held:
+            self._licences.take(held)
         array_job_id, job_id = 0, job.id
         if start.task_id != NO_TASK:
             array_job_id = job.array_job_id
@@ -289,18 +289,6 @@ class _View:
             return not uids
         owner = self._owners.get(node, -1)
         return not (mode == "user" or owner != -1) or uids <= {job.spec.uid}
-
-    def _licensed(self, wanted: str, given: str) -> str | None:
-        """Give the licences that a start holds: those given, if they are one of the alternatives asked for, else (where
-        the plan names none) the first alternative; None when they are not free."""
-        there, used = self._state.settings.licenses, self._state.free.licenses
-        holds = licenses.held(given)
-        for one in licenses.wanted_of(wanted):
-            if (not given or dict(one) == holds) and all(
-                used.get(name, 0) + self._licenses.get(name, 0) + count <= there.get(name, 0) for name, count in one
-            ):
-                return licenses.text_of((one,))
-        return None
 
     def _members_of(self, partition: PartitionSpec) -> frozenset[int]:
         known = self._state.partition_nodes.get(partition.name)
