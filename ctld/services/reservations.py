@@ -267,7 +267,7 @@ def _uid(name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     try:
         return (pwd.getpwnam(name).pw_uid,), ()
     except (KeyError, ValueError):
-        raise InvalidInput(slurm_text(2010), f"there is no user {name[:60]!r}", slurm_code=2010) from None
+        raise InvalidInput(slurm_text(0), f"there is no user {name[:60]!r}") from None
 
 
 def _group(name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
