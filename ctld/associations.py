@@ -33,11 +33,19 @@ def command(config: ClusterConfig) -> tuple[ApplyAccounts, tuple[str, ...]]:
     """
     if not config.association_file:
         idle = [f"PartitionName={one.name}: QOS={one.qos}" for one in config.partitions if one.qos]
+        enforced = {"associations", "limits", "qos", "safe"}.intersection(config.accounting_enforce)
+        if enforced:
+            idle.append(f"AccountingStorageEnforce={','.join(sorted(enforced))}")
         return ApplyAccounts((), ()), tuple(f"{what} has no effect without AssociationFile" for what in idle)
     path = Path(config.association_file)
     problems = Problems()
     text = read_text(path, problems, Place(config.path), "AssociationFile: ")
     made = read(text or "", str(path), problems)
+    if text is not None and not made.associations and not problems.errors:
+        # A file that was cut off must not let everybody in without a limit.
+        sentence = "there is no Cluster, Account or User line: everybody would be let in, without limits"
+        problems.error(Place(str(path)), sentence, "restore the file, or take AssociationFile= out")
+    _warn_of_unknown_gres(made, set(config.gres_types), path, problems)
     known = {one.name for one in made.qos}
     for partition in config.partitions:
         qos = partition.qos.lower()
@@ -47,6 +55,20 @@ def command(config: ClusterConfig) -> tuple[ApplyAccounts, tuple[str, ...]]:
             )
     problems.raise_if_any()
     return made, tuple(problems.warnings)
+
+
+def _warn_of_unknown_gres(made: ApplyAccounts, known: set[str], path: Path, problems: Problems) -> None:
+    """A limit of what no node has keeps nobody back: a word with a slip in it, or a resource of former times."""
+    records: list[Limits | Share] = [one.limits for one in made.associations]
+    for qos in made.qos:
+        records += (qos.limits, qos.per_user, qos.per_account)
+    fields = [getattr(one, name) for one in records for name in one.__struct_fields__]
+    fields += [one.min_tres_per_job for one in made.qos]
+    names = {name.partition(":")[0] for one in fields if isinstance(one, dict) for name in one}
+    for name in sorted(names):
+        kind, _, what = name.partition("/")
+        if kind == "gres" and what not in known:
+            problems.warning(Place(str(path)), f"limits of {name} have no effect: GresTypes does not name {what}")
 
 
 def read(text: str, file: str, problems: Problems) -> ApplyAccounts:

@@ -36,10 +36,8 @@ def parse_tres(text: str) -> dict[str, int]:
         written, equals, amount = (piece.strip() for piece in part.rpartition("="))
         kind, colon, variant = written.partition(":")
         name = _NAMES.get(kind.lower(), kind.lower())
-        if not equals or not name:
-            raise InvalidInput(
-                f"Invalid TRES: {part.strip()[:60]}", "write name=number, as in cpu=8,mem=32G,gres/gpu=4"
-            )
+        if not equals or not is_tres(name):
+            raise InvalidInput(f"Invalid TRES: {part.strip()[:60]}", TRES_FORMS)
         if amount == "-1":
             amounts[f"{name}{colon}{variant}"] = -1
         else:
@@ -51,5 +49,13 @@ def parse_tres(text: str) -> dict[str, int]:
     return amounts
 
 
+def is_tres(name: str) -> bool:
+    """Tell whether a name in lower case, without the type behind a colon, can be that of a TRES."""
+    kind, slash, what = name.partition("/")
+    return bool(what) and kind in _KINDS if slash else name in _ORDER
+
+
+TRES_FORMS = "write name=number; names are cpu, mem, node, billing, energy, gres/NAME[:TYPE] and license/NAME"
+_KINDS = ("gres", "license", "fs", "bb", "ic")
 _NAMES = {"memory": "mem", "nodes": "node", "cpus": "cpu"}
 """Words that stand for a TRES of another name."""

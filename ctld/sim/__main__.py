@@ -13,10 +13,10 @@ import click
 from ctld.sim import picture, report
 from ctld.sim.figures import Figures, figures
 from ctld.sim.machine import Machine, from_file, from_nodes, plain
-from ctld.sim.reading import FORMS, MOST_GPUS, read_trace
+from ctld.sim.reading import FORMS, read_trace
 from ctld.sim.replay import Outcome, Progress, replay
 from ctld.sim.workload import Trace, first_jobs, with_exact_limits, with_load
-from muster.config.nodes import MAX_NODES
+from muster.config.nodes import MAX_GPUS, MAX_NODES
 from muster.errors import InvalidInput, MusterError
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -33,7 +33,7 @@ CONF = click.Path(path_type=Path)
 @click.option("--machine", type=click.Choice(["trace", "config"]), help="Whose nodes (default: the configuration's).")
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="So many equal nodes instead.")
 @click.option("--cpus", type=click.IntRange(1, 1_000_000), help="CPUs of each.")
-@click.option("--gpus", type=click.IntRange(0, MOST_GPUS), default=0, help="GPUs of each.")
+@click.option("--gpus", type=click.IntRange(0, MAX_GPUS), default=0, help="GPUs of each.")
 @click.option("--memory", type=click.IntRange(1), help="MiB of each (else memory is not looked at).")
 @click.option("--limits", type=click.Choice(["asked", "exact"]), default="asked", show_default=True,
               help="exact: the true run times as time limits.")  # fmt: skip

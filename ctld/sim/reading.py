@@ -14,6 +14,7 @@ from ctld.sim.sacctlines import is_header, read_sacct
 from ctld.sim.sbatchlines import read_sbatch_lines
 from ctld.sim.swf import read_swf
 from ctld.sim.workload import Trace
+from muster.config.nodes import MAX_GPUS
 from muster.errors import InvalidInput, NotFound
 
 FORMS = (
@@ -25,7 +26,6 @@ _HEAD_LINES = 200
 _MOST_SECONDS = 1 << 40
 _MOST_CPUS = 1 << 30
 _MOST_MIB = 1 << 52
-MOST_GPUS = 1024
 
 
 def read_trace(path: Path) -> Trace:
@@ -59,7 +59,7 @@ def _within_bounds(trace: Trace, path: Path) -> Trace:
         for what, amount, most in (
             ("CPUs", node.cpus, _MOST_CPUS),
             ("MiB", node.memory_mib, _MOST_MIB),
-            ("GPUs", node.gpus, MOST_GPUS),
+            ("GPUs", node.gpus, MAX_GPUS),
         ):
             if not 0 <= amount <= most:
                 raise InvalidInput(

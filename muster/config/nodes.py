@@ -16,6 +16,10 @@ from muster.config.syntax import Pair
 from muster.config.values import read_count
 
 MAX_NODES = 65536
+MAX_GPUS = 1024
+"""Of a node, as with Slurm."""
+_NO_TYPE = re.compile(r"[-+]?[\d.]+[KMGTPkmgtp]?")
+"""A number that is no count, as one with a sign or too many digits."""
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _GRES_KEY = Key("Gres", "count")
 _NO_DEFAULT = ("NodeAddr", "NodeHostname", "BcastAddr")
@@ -282,7 +286,15 @@ class NodeLines:
                     "give all of a name a type, or none",
                 )
                 continue
+            if _NO_TYPE.fullmatch(kind):
+                hint = "write for example Gres=gpu:a100:4"
+                self._problems.error(place, f'Gres="{item.strip()[:80]}": {kind[:40]} is neither type nor count', hint)
+                continue
             found[name, kind] = found.get((name, kind), 0) + count
+        gpus = sum(count for (name, _), count in found.items() if name == "gpu")
+        if gpus > MAX_GPUS:
+            self._problems.error(place, f'Gres="{text[:80]}": a node has at most {MAX_GPUS} GPUs', "correct the count")
+            return ()
         return tuple(Gres(name, kind, count, name in fixed) for (name, kind), count in found.items())
 
 

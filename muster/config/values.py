@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidInput
+from muster.tres import TRES_FORMS, is_tres
 from muster.units import parse_count, parse_duration, parse_memory_mib
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def read_weights(text: str, key: Key) -> dict[str, float]:
         matched = re.fullmatch(r"(.*?)([KMGTPkmgtp]?)", written.strip(), re.DOTALL)
         if not equals or not name or matched is None:
             raise ValueError(f'{key.name}: "{item}" is not name=weight')
+        if not is_tres(name.partition(":")[0]):
+            raise ValueError(f'{key.name}: "{item[:60]}" is no TRES; {TRES_FORMS}')
         suffix = matched[2].lower()
         if suffix and name != "mem" and not name.startswith("bb/"):
             raise ValueError(f"{key.name}: the weight of {name} takes no unit, only that of mem does")

@@ -97,6 +97,10 @@ def test_a_file_without_qos_lines_makes_those_that_it_names() -> None:
         ("Account - a:Fairshre=2", "Account takes no fairshre= (did you mean fairshare?)"),
         ("Account - a:Fairshare=many", 'fairshare="many" cannot be read'),
         ("Account - a:GrpTRES=cpu", 'grptres="cpu" cannot be read: Invalid TRES: cpu (write name=number'),
+        ("Account - a:GrpTRES=cpus_=4", "Invalid TRES: cpus_=4 (write name=number; names are cpu, mem"),
+        ("Account - a:GrpTRES=gres/=4", "Invalid TRES: gres/=4"),
+        ("Account - a:GrpTRES=cpu=1e9", "Invalid TRES: cpu=1e9 (write a whole number"),
+        ("QOS - q:MaxTRESPU=gpu=4", "Invalid TRES: gpu=4"),
         ("Parent - nobody", "Parent nobody is no account"),
         ("Account - a:QOS=hig", "QOS hig is not defined (did you mean high?)"),
         ("QOS - q:Flags=NoDecy", 'flags="NoDecy" cannot be read: NoDecy is no flag of a QOS, did you mean NoDecay?'),
@@ -163,3 +167,35 @@ def test_a_value_that_cannot_be_read_is_told_once_with_its_cure(option: str, sen
     key, _, value = option.partition("=")
     ((place, said, cure),) = problems.errors
     assert (str(place), said, cure) == ("tux.cfg:1", f'{key.lower()}="{value}" cannot be read: {sentence}', hint)
+
+
+def _command(tmp_path: Path, tree: str | None, lines: str = "") -> tuple[ApplyAccounts, tuple[str, ...]]:
+    key = "" if tree is None else "AssociationFile=tree.cfg\n"
+    (tmp_path / "tree.cfg").write_text(tree or "")
+    (tmp_path / "muster.conf").write_text(
+        f"ClusterName=tux\nSlurmctldHost=h\n{key}{lines}NodeName=n CPUs=1\nPartitionName=p Nodes=n\n"
+    )
+    return associations.command(load(tmp_path))
+
+
+@pytest.mark.parametrize("tree", ["", "# nothing\n", "QOS - normal\nQOS - high\n"])
+def test_a_file_without_a_tree_lets_nobody_in(tmp_path: Path, tree: str) -> None:
+    """What is left of a file that was cut off must not turn every limit off."""
+    with pytest.raises(ConfigError, match=r"tree.cfg: there is no Cluster, Account or User line") as caught:
+        _command(tmp_path, tree)
+    assert caught.value.hint
+
+
+def test_what_is_enforced_without_a_file_is_told(tmp_path: Path) -> None:
+    _, remarks = _command(tmp_path, None, "AccountingStorageEnforce=associations,limits\n")
+    assert remarks == ("AccountingStorageEnforce=associations,limits has no effect without AssociationFile",)
+
+
+def test_limits_of_a_resource_that_is_not_there_are_told(tmp_path: Path) -> None:
+    tree = "QOS - q:MaxTRESPU=gres/gpuu:a=4,gres/gpu=2\nCluster - tux\nAccount - a:GrpTRES=gres/tape=2,license/x=1\n"
+    _, remarks = _command(tmp_path, tree, "GresTypes=gpu\n")
+    file = tmp_path / "tree.cfg"
+    assert remarks == (
+        f"{file}: limits of gres/gpuu have no effect: GresTypes does not name gpuu",
+        f"{file}: limits of gres/tape have no effect: GresTypes does not name tape",
+    )

@@ -125,6 +125,7 @@ def test_limits_that_are_not_given_are_left_to_the_cluster() -> None:
         ("MinNodes=5 MaxNodes=4", "muster.conf:5: PartitionName=p: MinNodes=5 is above MaxNodes=4"),
         ("PriorityTier=65534", "muster.conf:5: PriorityTier=65534 is above 65533"),
         ("TRESBillingWeights=CPU", 'muster.conf:5: TRESBillingWeights: "CPU" is not name=weight'),
+        ("TRESBillingWeights=CPUU=1", 'muster.conf:5: TRESBillingWeights: "CPUU=1" is no TRES; write name=number'),
         ("TRESBillingWeights=CPU=x", 'muster.conf:5: TRESBillingWeights: "x" is not a number'),
         ("TRESBillingWeights=CPU=1G", "5: TRESBillingWeights: the weight of cpu takes no unit, only that of mem does"),
         ("Alternate=q", "muster.conf:5: Alternate=q is not a partition"),
