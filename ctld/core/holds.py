@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from ctld.core import ranges
 from ctld.core.model import Job, JobSpec, NodeShare
@@ -48,15 +47,14 @@ class Barred:
     def __bool__(self) -> bool:
         return bool(self.nodes or self.cores or self.gpus)
 
-    def add(self, hold: Hold) -> None:
-        """Take a hold in."""
-        if not hold.cores:
-            self.nodes |= 1 << hold.node
-        else:
-            self.cores[hold.node] = self.cores.get(hold.node, 0) | hold.cores
-            if hold.gpus:
-                self.gpus[hold.node] = self.gpus.get(hold.node, 0) | hold.gpus
-        self.maintenance = self.maintenance or hold.maintenance
+    def add(self, other: Barred) -> None:
+        """Take in what another reservation bars."""
+        self.nodes |= other.nodes
+        for node, bits in other.cores.items():
+            self.cores[node] = self.cores.get(node, 0) | bits
+        for node, bits in other.gpus.items():
+            self.gpus[node] = self.gpus.get(node, 0) | bits
+        self.maintenance = self.maintenance or other.maintenance
 
     def forbids(self, share: NodeShare) -> bool:
         """Tell whether a share takes something of it."""
@@ -92,14 +90,47 @@ def _holds_of(one: Reservation, start: int, end: int) -> Iterator[Hold]:
         )
 
 
-def barred(state: State, inside: Reservation | None, at: int, end: int) -> Barred:
+class Bars:
+    """What each reservation bars, worked out once for as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Reservation, Barred]] = {}
+
+    def of(self, one: Reservation) -> Barred:
+        """Give what a reservation bars in its time; not to be changed."""
+        known = self._known.get(one.name)
+        if known is None or known[0] is not one:
+            known = self._known[one.name] = one, _barred_by(one)
+        return known[1]
+
+    def prune(self, state: State) -> None:
+        """Forget reservations that are gone."""
+        if len(self._known) > len(state.reservations):
+            self._known = {name: found for name, found in self._known.items() if name in state.reservations}
+
+
+def _barred_by(one: Reservation) -> Barred:
+    found = Barred(maintenance=one.has("MAINT"))
+    for part in one.parts:
+        if part.cores:
+            found.cores[part.node] = ranges.to_bitmap(part.cores)
+            if part.gpus:
+                found.gpus[part.node] = ranges.to_bitmap(part.gpus)
+        else:
+            found.nodes |= 1 << part.node
+    return found
+
+
+def barred(state: State, inside: Reservation | None, at: int, end: int, bars: Bars | None = None) -> Barred:
     """Give what a job that runs over [at, end) may not have.
 
     Args:
+        bars: kept by whoever asks again and again.
         inside: the reservation that it is tried in. Only what lies over that one then counts, and what is outside of
             it is barred too, unless it is FLEX or holds no nodes.
     """
     found = Barred()
+    bars = bars or Bars()
     zone = state.settings.clock_changes
     for other in state.reservations.values():
         if other is inside or not other.parts:
@@ -107,9 +138,8 @@ def barred(state: State, inside: Reservation | None, at: int, end: int) -> Barre
         if inside is not None and inside.shares_nodes:
             continue
         # The first time that is not over says it all: what a later one bars, this one bars too.
-        for start, until in islice(occurrences(other, zone, at, end), 1):
-            for hold in _holds_of(other, start, until):
-                found.add(hold)
+        if any(True for _ in occurrences(other, zone, at, end)):
+            found.add(bars.of(other))
     if inside is not None and not inside.anywhere and not inside.has("FLEX"):
         _keep_inside(state, inside, found)
     return found

@@ -35,7 +35,7 @@ from ctld.sched.place import Scratch
 from ctld.sched.preempt import Preempting
 from ctld.sched.promised import Promised
 from ctld.sched.releases import FAR, Row, end_of
-from ctld.sched.reserved import Barred, Gaps, blocked_text, holds, options, waits_for_reservation
+from ctld.sched.reserved import Barred, Gaps, Ways, blocked_text, holds, waits_for_reservation
 from ctld.sched.reserved_start import earliest_between, place_around
 from ctld.sched.select import Pick, choose, fits_on
 from muster.ids import NO_TASK, UnixTime
@@ -75,6 +75,8 @@ def plan(
     one = Pass(state, at, memory)
     one.line_up()
     one.run(spent)
+    if one.complete:
+        one.foretell()
     memory.seen = one.scratch.view
     memory.prune(state)
     return Plan(at, tuple(one.starts), one.waits, one.class_waits, one.complete, tuple(one.preemptions))
@@ -167,8 +169,11 @@ class Pass:
         self._behind: dict[str, list[Item]] = {}
         """By partition the classes that are known to find no place: only the first of them matters."""
         self._cursors: dict[int, Cursor] = {}
+        self._ways: Ways | None = None
         self._gaps: Gaps | None = None
         """Times of advance reservations, made when a pass first asks."""
+        self._kept_out: dict[str, tuple[Entry, Job]] = {}
+        """By partition the first job that waits for the reservations of others."""
         self._closed: set[str] = set()
         """Advance reservations in which a job waits for resources."""
         self._stopped: set[str] = set()
@@ -260,7 +265,7 @@ class Pass:
         view = self.guard.view(rank)
         barred = scratch.barred(demand, job.spec.uid) if scratch.owned or demand.by_node else 0
         if entry.reserved or self.state.reservations:
-            ways = options(self.state, job, self.at, end)
+            ways = self._ways_of(job, end)
             if len(ways) != 1 or ways[0][0] or ways[0][1]:
                 return self._start_around(entry, cursor, end, ways, barred)
         last = self._last
@@ -313,7 +318,7 @@ class Pass:
         self._last = (None, 0, 0)
         view = self.guard.view(self.guard.rank(end))
         for name, found in ways:
-            if name and name in self._closed:
+            if (name and name in self._closed) or demand.within(found.nodes):
                 continue
             shares = place_around(
                 self.scratch,
@@ -337,7 +342,7 @@ class Pass:
         demand, job, number = entry.demand, cursor.job, entry.jobs.id
         assert demand is not None
         end = end_of(self.at, entry.limit_seconds)
-        ways = options(self.state, job, self.at, end)
+        ways = self._ways_of(job, end)
         others = False
         if job.spec.request.reservations:
             if not ways:
@@ -349,14 +354,11 @@ class Pass:
                 self._closed.update(open_yet)
         else:
             found = ways[-1][1]
-            view = self.guard.view(self.guard.rank(end))
-            if not found or choose(demand, view, self.scratch.barred(demand, job.spec.uid)) is None:
+            if not found or not (demand.within(found.nodes) or self._fits_now(demand, job, end)):
                 return False
             wait = blocked_text(found, demand.required_bits) or Wait(Reason.RESOURCES)
-            likely = self._earliest(demand.alone(entry.partition, entry.jobs.request), job, entry.limit_seconds)
-            if likely is not None and likely[0] < FAR:
-                wait = replace(wait, start_at=UnixTime(likely[0]), nodes=tuple(pick[0] for pick in likely[1]))
-            others = any(one.has("MAGNETIC") for one in self.state.reservations.values())
+            self._kept_out.setdefault(entry.partition.name, (entry, job))
+            others = self._ways is not None and self._ways.magnetic
         self.waits[job.id] = wait
         self.class_waits[number] = PRIORITY if others else replace(wait, start_at=UnixTime(0), nodes=())
         if others:  # The next job of the class may have other rights.
@@ -365,6 +367,27 @@ class Pass:
                 heappush(self._line, (entry.tier, cursor.key, entry.place, entry))
         self._call_next(entry.partition.name)
         return True
+
+    def foretell(self) -> None:
+        """Give the first job of each partition that waits for the reservations of others its planned start. Done
+        last: it may take longer than a pass has, and nobody's start hangs on it."""
+        for entry, job in self._kept_out.values():
+            assert entry.demand is not None
+            likely = self._earliest(entry.demand.alone(entry.partition, entry.jobs.request), job, entry.limit_seconds)
+            if likely is not None and likely[0] < FAR and job.id in self.waits:
+                start, nodes = UnixTime(likely[0]), tuple(pick[0] for pick in likely[1])
+                self.waits[job.id] = replace(self.waits[job.id], start_at=start, nodes=nodes)
+
+    def _ways_of(self, job: Job, end: int) -> list[tuple[str, Barred]]:
+        """Give the reservations in which a job may start now and run to `end`, and what is barred in each."""
+        if self._ways is None:
+            self._ways = Ways(self.state, self.at, self.memory.bars)
+        return self._ways.of(job, end)
+
+    def _fits_now(self, demand: Demand, job: Job, end: int) -> bool:
+        """Tell whether a job would start now if nothing were reserved."""
+        view = self.guard.view(self.guard.rank(end))
+        return choose(demand, view, self.scratch.barred(demand, job.spec.uid)) is not None
 
     def _room_of(self, rank: int) -> int:
         """Give a bound on the CPUs that are free for jobs of this rank: the sum when it was first asked for, which

@@ -251,6 +251,10 @@ class Demand:
             self._left_out |= nodes
             self.alternatives = [Alternative(one.bits & ~nodes, one.counts) for one in self.alternatives]
 
+    def within(self, nodes: int) -> bool:
+        """Tell whether all nodes that could serve are in a bitmap."""
+        return not any(one.bits & ~nodes for one in self.alternatives)
+
     def alone(self, partition: PartitionSpec, request: Request) -> Demand:
         """Give the demand that stands for this one in the future: with nodes of its own where it may share only
         with its own user, as nobody knows who will be there then."""

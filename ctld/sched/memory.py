@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ctld.core.accounts import Accounts
 from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.decide.plan import run_limit_seconds
+from ctld.core.holds import Bars
 from ctld.core.limits.asked import least
 from ctld.core.limits.book import Book, Ruleset
 from ctld.core.limits.check import Asked
@@ -87,6 +88,8 @@ class PlanMemory:
         """... nor when everything that is being cleaned up has been."""
         self.seen: View | None = None
         """What was free at the end of the last pass, its own starts taken off: `no_fit` of a demand means this."""
+        self.bars = Bars()
+        """What advance reservations bar."""
         self._nodes: list[Node] = []
         self._partitions: dict[str, PartitionSpec] = {}
         self._settings = Settings()
@@ -158,7 +161,8 @@ class PlanMemory:
         return found
 
     def prune(self, state: State) -> None:
-        """Drop entries of classes that are gone, when they are many."""
+        """Drop entries of classes that are gone, when they are many, and reservations that are gone."""
+        self.bars.prune(state)
         if len(self._entries) > 2 * len(state.queue.classes) + 256:
             classes = state.queue.classes
             self._entries = {number: found for number, found in self._entries.items() if number in classes}

@@ -5,11 +5,11 @@ Nothing is paid where there are none: callers ask only while `State.reservations
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ctld.core.holds import FOREVER, Barred, Hold, barred, holds, may_use, usable_at
+from ctld.core.holds import FOREVER, Barred, Bars, Hold, barred, holds, may_use, usable_at
 from ctld.core.model import Job
 from ctld.core.plan import Wait
 from ctld.core.reservations import Reservation, occurrences
@@ -71,15 +71,41 @@ def access(state: State, job: Job, at: int) -> list[Option]:
     return found
 
 
-def options(state: State, job: Job, at: int, end: int) -> list[tuple[str, Barred]]:
+class Ways:
+    """`options` for the jobs of one pass; what is barred outside of all reservations is worked out once for all jobs
+    that end between the same two beginnings."""
+
+    def __init__(self, state: State, at: int, bars: Bars) -> None:
+        self._state = state
+        self._at = at
+        self._bars = bars
+        zone = state.settings.clock_changes
+        firsts = (next(iter(occurrences(one, zone, at, FOREVER)), None) for one in state.reservations.values())
+        self._begins = sorted(first[0] for first in firsts if first is not None)
+        self._outside: dict[int, list[tuple[str, Barred]]] = {}
+        self.magnetic = any(one.has("MAGNETIC") for one in state.reservations.values())
+        """Some reservations draw jobs that do not name them."""
+
+    def of(self, job: Job, end: int) -> list[tuple[str, Barred]]:
+        """Give the ways in which a job may start now and run to `end`."""
+        if self.magnetic or job.spec.request.reservations:
+            return options(self._state, job, self._at, end, self._bars)
+        rank = bisect_left(self._begins, end)
+        found = self._outside.get(rank)
+        if found is None:
+            found = self._outside[rank] = options(self._state, job, self._at, end, self._bars)
+        return found
+
+
+def options(state: State, job: Job, at: int, end: int, bars: Bars | None = None) -> list[tuple[str, Barred]]:
     """Give the ways in which a job may start now and run to `end`: reservation ("" for none) and what is barred."""
     found: list[tuple[str, Barred]] = []
     for option in access(state, job, at):
         one = option.inside
         if one is None:
-            found.append(("", barred(state, None, at, end)))
+            found.append(("", barred(state, None, at, end, bars)))
         elif usable_at(one, at, end):
-            found.append((one.name, barred(state, one, at, end)))
+            found.append((one.name, barred(state, one, at, end, bars)))
     return found
 
 

@@ -70,6 +70,18 @@ def test_a_job_that_ends_before_maintenance_starts_and_a_longer_one_waits_for_it
     assert wait.start_at == NOON + 150 * MINUTE  # 18:00
 
 
+def test_of_many_jobs_that_wait_for_maintenance_the_first_has_a_planned_start() -> None:
+    state = small()
+    reserved(state, flags=("MAINT",))
+    for node in (0, 1):
+        busy(state, 10 + node, node, 8, started_at=UnixTime(NOON), limit_seconds=20 * MINUTE)
+    made = planned(queued(state, one_cpu(1, 40), one_cpu(2, 50)))
+    assert {job_id: (made.waits[job_id].text, made.waits[job_id].start_at) for job_id in (1, 2)} == {
+        1: (MAINTENANCE, NOON + 150 * MINUTE),
+        2: (MAINTENANCE, 0),
+    }
+
+
 def test_a_job_that_ends_as_it_begins_may_run_and_a_second_more_is_too_long() -> None:
     state = small()
     reserved(state)
