@@ -26,6 +26,7 @@ from ctld.core.model import UNLIMITED, Allocation, FineRequest, Job, NodeShare, 
 from ctld.core.plan import Start
 from ctld.core.record import requested_size
 from ctld.core.state import State
+from ctld.core.times import latest_start
 from ctld.core.usable import usable
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState, PartitionState
@@ -148,6 +149,7 @@ class _View:
 
     def __init__(self, state: State, at: UnixTime) -> None:
         self._state = state
+        self._at = at
         self._gate = Gate(state, at)
         self._ids = JobIds(state)
         self._nodes: dict[int, _Node] = {}
@@ -210,6 +212,8 @@ class _View:
         job = self._state.jobs.get(start.job_id)
         if job is None or job.state != JobState.PENDING or not startable(job) or not self._is_free_to_start(job, start):
             return None
+        if job.spec.deadline_at and self._at > latest_start(job):
+            return None  # The next Tick removes it.
         partition = self._partition(job, start)
         if partition is None or not satisfies(job.spec.request, start.shares, self._state.settings.memory_consumable):
             return None

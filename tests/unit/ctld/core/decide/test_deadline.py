@@ -38,6 +38,21 @@ def test_with_time_min_it_may_start_later(stage: Stage) -> None:
     assert stage.job(job).limit_seconds == 60
 
 
+def test_what_could_not_end_by_its_deadline_never_starts(stage: Stage) -> None:
+    """Not even when nodes are free at the very second of its submission, before any Tick."""
+    past = stage.submit(time_limit_minutes=10, deadline_at=UnixTime(978_307_200))
+    tight = stage.submit(time_limit_minutes=10, deadline_at=later(stage, 599))
+    just = stage.submit(time_limit_minutes=10, deadline_at=later(stage, 600))
+    assert stage.start(past, a_share()) == [] and stage.start(tight, a_share()) == []
+    assert stage.start(just, a_share()) != []
+    stage.do(Tick())
+    assert [stage.job(one).state for one in (past, tight, just)] == [
+        JobState.DEADLINE,
+        JobState.DEADLINE,
+        JobState.RUNNING,
+    ]
+
+
 @pytest.mark.parametrize("hold", [False, True])
 def test_arrays_and_held_jobs_are_removed_too(stage: Stage, hold: bool) -> None:
     job = stage.submit(time_limit_minutes=10, deadline_at=later(stage, 700), array=(0, 4))
