@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from ctld.core import ranges
 from ctld.core.cluster import Device, NodeSpec, PartitionSpec
-from ctld.core.model import GresShare
+from ctld.core.model import GresRequest, GresShare
 
 SHARING = ("shard", "mps")
 """Resources that are parts of GPUs: a GPU is given whole or in shares, never both."""
@@ -100,6 +100,11 @@ def counted(spec: NodeSpec, name: str, kind: str = "") -> int:
     if name == "gpu":
         return spec.gpus.count(kind) if kind else len(spec.gpus)
     return sum(size(one) for one in spec.devices if one.name == name and (not kind or one.type == kind))
+
+
+def names(one: Device | GresRequest | GresShare) -> tuple[str, ...]:
+    """Give the names under which a resource is counted: without its type and, where it has one, with it."""
+    return (one.name, f"{one.name}:{one.type}") if one.type else (one.name,)
 
 
 def size(device: Device) -> int:

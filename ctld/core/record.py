@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ctld.core import licenses
 from ctld.core.cluster import PartitionSpec, Settings
+from ctld.core.devices import names
 from ctld.core.free import exclusive_mode
 from ctld.core.model import (
     UNLIMITED,
@@ -323,7 +324,7 @@ def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
 
 
 def _gres_names(one: GresShare | GresRequest) -> tuple[str, ...]:
-    return (f"gres/{one.name}", f"gres/{one.name}:{one.type}") if one.type else (f"gres/{one.name}",)
+    return tuple(f"gres/{name}" for name in names(one))
 
 
 def billed(

@@ -99,7 +99,7 @@ class Fleet:
             for spec in self.specs
             for one in spec.devices
             if one.name != "gpu" and not one.no_consume
-            for name in ((one.name, f"{one.name}:{one.type}") if one.type else (one.name,))
+            for name in devices.names(one)
         })  # fmt: skip
         self.capped = {one.name: one for one in partitions if one.max_cpus_per_node != UNLIMITED}
         """Partitions that may use only a part of a node's CPUs."""
@@ -181,7 +181,7 @@ class Fleet:
             self._count_gpus(counts, share.node, ranges.to_bitmap(share.gpus))
         column = self.column
         for one in share.gres:
-            for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+            for name in devices.names(one):
                 if name in column:
                     counts[column[name]] += one.count
             if one.opens and one.name in SHARING:
@@ -205,7 +205,7 @@ class Fleet:
         for one in self.specs[node].devices:
             if one.each:
                 mine = (bits >> one.first & ((1 << one.count) - 1)).bit_count() * one.each
-                for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                for name in devices.names(one):
                     counts[self.column[name]] += mine
 
     def _count_types(self, counts: list[int], node: int, bits: int) -> None:
@@ -243,7 +243,7 @@ class Fleet:
                 amount = (more[one.name] >> one.first & ((1 << one.count) - 1)).bit_count()
             else:
                 amount = more[f"{one.name}:{one.type}"]
-            for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+            for name in devices.names(one):
                 counts[column[name]] += amount
         for name in self.capped:
             at = column[f"cpus@{name}"]
@@ -280,7 +280,7 @@ class Fleet:
             amounts[f"gpu:{name}"] = spec.gpus.count(name)
         for one in spec.devices:
             if one.name != "gpu" and not one.no_consume:
-                for name in (one.name, f"{one.name}:{one.type}") if one.type else (one.name,):
+                for name in devices.names(one):
                     amounts[name] += devices.size(one)
         for name in inside:
             if name in self.capped:
@@ -305,7 +305,7 @@ class Fleet:
             restricted=restricted,
             shares=tuple(
                 (
-                    tuple(self.column[name] for name in (one.name, f"{one.name}:{one.type}") if name in self.column),
+                    tuple(self.column[name] for name in devices.names(one) if name in self.column),
                     one.each,
                 )
                 for one in spec.devices

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ctld.core.cluster import PartitionSpec, Settings
-from ctld.core.devices import SHARING, rows_of
+from ctld.core.devices import SHARING, names, rows_of
 from ctld.core.model import UNLIMITED, FineRequest, GpuRequest, GresRequest, Request
 from ctld.sched.fleet import Fleet, Kind
 from muster.states import Reason
@@ -440,8 +440,7 @@ def _gres_vector(fleet: Fleet, wanted: tuple[GresRequest, ...]) -> tuple[int, ..
         return ()
     counts = [0] * fleet.width
     for one in wanted:
-        names = [one.name, f"{one.name}:{one.type}"] if one.type else [one.name]
-        for name in names:
+        for name in names(one):
             if name in fleet.column:
                 counts[fleet.column[name]] += one.count
     return tuple(counts) if any(counts) else ()

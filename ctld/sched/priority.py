@@ -15,9 +15,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from ctld.core import devices
 from ctld.core.cluster import PartitionSpec, PrioritySettings
+from ctld.core.licenses import as_tres
 from ctld.core.model import UNLIMITED, Job
-from ctld.core.record import requested_size, requested_tres, tres
+from ctld.core.record import licensed, requested_size, requested_tres, tres
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare, fairshare
 from muster.ids import UnixTime
@@ -247,7 +249,7 @@ class Weigher:
 
     def _amounts(self, job: Job) -> dict[str, int]:
         if job.alloc is not None and _PENDING < job.state <= _SUSPENDED:
-            return tres(self._state, job.alloc.shares)
+            return tres(self._state, job.alloc.shares) | licensed(job)
         return requested_tres(self._state, job)
 
     def _factors(
@@ -303,7 +305,7 @@ class Weigher:
         return count / total if total else 0.0
 
     def _total(self, partition: PartitionSpec) -> dict[str, int]:
-        """Count what a partition has of each TRES."""
+        """Count what a partition has of each TRES; licences are the whole cluster's."""
         known = self._totals.get(partition.name)
         if known is not None:
             return known
@@ -316,6 +318,10 @@ class Weigher:
             for kind in spec.gpus:
                 if kind:
                     totals[f"gres/gpu:{kind}"] = totals.get(f"gres/gpu:{kind}", 0) + 1
+            for device in spec.devices:
+                for name in devices.names(device) if device.name != "gpu" else ():
+                    totals[f"gres/{name}"] = totals.get(f"gres/{name}", 0) + devices.size(device)
+        totals |= as_tres(self._state.settings.licenses.items())
         self._totals[partition.name] = totals
         return totals
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import put
-from ctld.core.cluster import Node, PrioritySettings, Settings
+from ctld.core.cluster import Device, Node, PrioritySettings, Settings
 from ctld.core.commands import ApplyAccounts, ApplyConfig, Hold, Release, UpdateJob
-from ctld.core.model import GpuRequest, Job
+from ctld.core.model import FineRequest, GpuRequest, GresRequest, Job
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare
 from ctld.sched.priority import CHUNK, LARGEST, Ranking, Terms, Weigher, age_factor, size_factor, truncated
@@ -142,6 +143,16 @@ def test_what_the_partition_does_not_have_and_billing_count_nothing() -> None:
     tres = {"gres/gpu:a100": 5.0, "billing": 7.0, "mem": -2.0}
     found = terms_of(the_worked_cluster(tres=tres), the_worked_job(memory_per_node_mib=128_000))
     assert dict(found.tres) == pytest.approx({"gres/gpu:a100": 0, "billing": 0, "mem": -2 * 8 * 128_000 / 64 / 256_000})
+
+
+def test_licences_count_by_the_cluster_and_other_resources_by_the_partition() -> None:
+    state = the_worked_cluster(tres={"license/a": 8.0, "gres/fpga": 64.0, "gres/fpga:x": 32.0})
+    state.settings = replace(state.settings, licenses={"a": 4})
+    fpgas = (Device("fpga", 2, "x"),)
+    state.nodes = [replace(node, spec=replace(node.spec, devices=fpgas)) for node in state.nodes]
+    job = the_worked_job(licenses="a:1", fine=FineRequest(gres=(GresRequest("fpga", 1, "x"),)))
+    # 1 of 4 licences; 1 on each of 8 nodes, of 2 on each of 64.
+    assert dict(terms_of(state, job).tres) == {"license/a": 2.0, "gres/fpga": 4.0, "gres/fpga:x": 2.0}
 
 
 def test_several_partitions_and_qos_have_a_value_each_and_the_largest_is_shown() -> None:
