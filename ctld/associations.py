@@ -46,6 +46,11 @@ def command(config: ClusterConfig) -> tuple[ApplyAccounts, tuple[str, ...]]:
         sentence = "there is no Cluster, Account or User line: everybody would be let in, without limits"
         problems.error(Place(str(path)), sentence, "restore the file, or take AssociationFile= out")
     _warn_of_unknown_gres(made, set(config.gres_types), path, problems)
+    for one in made.qos:
+        modes = one.preempt_mode.split(",")
+        if "SUSPEND" in modes and "GANG" not in (*modes, *config.preempt_mode):
+            sentence = f"QOS {one.name}: PreemptMode=SUSPEND requires GANG too"
+            problems.error(Place(str(path)), sentence, "add GANG to the cluster's PreemptMode")
     known = {one.name for one in made.qos}
     for partition in config.partitions:
         qos = partition.qos.lower()
@@ -289,6 +294,10 @@ def _mode(text: str) -> str:
     for word in words:
         if word not in ("CLUSTER", "OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN"):
             raise ValueError("the modes are OFF, CANCEL, REQUEUE, SUSPEND, GANG and WITHIN")
+    if len({"OFF", "CANCEL", "REQUEUE", "SUSPEND"}.intersection(words)) > 1:
+        raise ValueError("write only one of OFF, CANCEL, REQUEUE and SUSPEND")
+    if "GANG" in words and not {"CANCEL", "REQUEUE", "SUSPEND"}.intersection(words):
+        raise ValueError("GANG alone would be time slices, which are not in this release")
     return ",".join(word for word in words if word != "CLUSTER")
 
 

@@ -273,7 +273,7 @@ class Globals:
             name, colon, amount = item.partition(":")
             if not colon:
                 name, colon, amount = item.partition("*")
-            if not name or (colon and (not is_digits(amount) or len(amount) > 9)):
+            if not name or set("|;=:* \t").intersection(name) or (colon and (not is_digits(amount) or len(amount) > 9)):
                 self._error("Licenses", f'Licenses: "{item}" is not name or name:count')
                 continue
             if name in found:

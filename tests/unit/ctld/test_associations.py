@@ -101,6 +101,8 @@ def test_a_file_without_qos_lines_makes_those_that_it_names() -> None:
         ("Account - a:GrpTRES=gres/=4", "Invalid TRES: gres/=4"),
         ("Account - a:GrpTRES=cpu=1e9", "Invalid TRES: cpu=1e9 (write a whole number"),
         ("QOS - q:MaxTRESPU=gpu=4", "Invalid TRES: gpu=4"),
+        ("QOS - q:PreemptMode=GANG", "GANG alone would be time slices"),
+        ("QOS - q:PreemptMode=CANCEL,REQUEUE", "write only one of OFF, CANCEL, REQUEUE and SUSPEND"),
         ("Parent - nobody", "Parent nobody is no account"),
         ("Account - a:QOS=hig", "QOS hig is not defined (did you mean high?)"),
         ("QOS - q:Flags=NoDecy", 'flags="NoDecy" cannot be read: NoDecy is no flag of a QOS, did you mean NoDecay?'),
@@ -199,3 +201,12 @@ def test_limits_of_a_resource_that_is_not_there_are_told(tmp_path: Path) -> None
         f"{file}: limits of gres/gpuu have no effect: GresTypes does not name gpuu",
         f"{file}: limits of gres/tape have no effect: GresTypes does not name tape",
     )
+
+
+def test_suspension_by_a_qos_needs_gang_as_that_by_a_partition_does(tmp_path: Path) -> None:
+    tree = "QOS - q:PreemptMode=SUSPEND\nCluster - tux\n"
+    with pytest.raises(ConfigError, match="QOS q: PreemptMode=SUSPEND requires GANG too") as caught:
+        _command(tmp_path, tree)
+    assert caught.value.hint == "add GANG to the cluster's PreemptMode"
+    _command(tmp_path, tree, "PreemptType=preempt/qos\nPreemptMode=REQUEUE,GANG\n")
+    _command(tmp_path, tree.replace("SUSPEND", "GANG,SUSPEND"))

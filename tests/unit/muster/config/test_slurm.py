@@ -161,6 +161,12 @@ def test_licences_have_counts() -> None:
     assert config_with("Licenses=matlab:4,fluent*2,idl\n").licenses == {"matlab": 4, "fluent": 2, "idl": 1}
 
 
+@pytest.mark.parametrize("item", ["matlab|stata:2", "matlab=4", "matlab;stata", "a b:2"])
+def test_a_licence_that_no_job_could_name_is_refused(item: str) -> None:
+    with pytest.raises(ConfigError, match="is not name or name:count"):
+        config_with(f'Licenses="{item}"\n')
+
+
 def test_known_keys_without_effect_are_listed_with_their_place() -> None:
     config = config_with("TreeWidth=32\nMCSPlugin=mcs/user\nSwitchType=switch/none\n")
     assert config.without_effect == (("TreeWidth", "muster.conf", 3), ("MCSPlugin", "muster.conf", 4))
