@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import ranges
-from ctld.core.decide.plan import run_limit_seconds
 from ctld.core.holds import barred as barred_by
 from ctld.core.licenses import Licences
 from ctld.core.limits.gate import Gate
@@ -307,7 +306,7 @@ class Pass:
         """Say which limit keeps the job from starting on these nodes."""
         if self.gate is None:
             return None
-        return self.gate.after(job, entry.partition.name, shares, entry.limit_seconds)
+        return self.gate.after(job, entry.partition.name, shares, entry.asked_seconds)
 
     def _start_around(
         self, entry: Entry, cursor: Cursor, end: int, ways: list[tuple[str, Barred]], barred: int
@@ -402,7 +401,7 @@ class Pass:
     ) -> None:
         name = entry.partition.name
         by = "Backfill" if name in self._blocked else "Main"
-        limit = self._stretched(entry, cursor.job, shares, end) if entry.jobs.request.time_min_minutes else 0
+        limit = self._stretched(entry, shares, end) if entry.jobs.request.time_min_minutes else 0
         end = end_of(self.at, limit) if limit else end
         held = self.licences.take(entry.licenses) if entry.licenses else ""
         self.starts.append(Start(cursor.job.id, name, shares, cursor.task, by, reservation, held, limit))
@@ -412,7 +411,7 @@ class Pass:
             self.complete = False
             self._forget_ranks()
         if self.gate is not None:
-            self.gate.took(cursor.job, name, shares, entry.limit_seconds)
+            self.gate.took(cursor.job, name, shares, limit or entry.limit_seconds)
         fleet = self.memory.fleet
         for share in shares:
             gpus = fleet.counts_of(share, name)
@@ -420,9 +419,9 @@ class Pass:
         self.guard.took(fleet, shares, end, name)
         cursor.started()
 
-    def _stretched(self, entry: Entry, job: Job, shares: tuple[NodeShare, ...], end: int) -> int:
+    def _stretched(self, entry: Entry, shares: tuple[NodeShare, ...], end: int) -> int:
         """Give the limit of a run that was planned as short as --time-min allows: as long as nothing is in its way."""
-        asked = run_limit_seconds(job, entry.partition)
+        asked = entry.asked_seconds
         start = self.guard.until([share.node for share in shares], end)
         until = -1 if start < 0 else start - self.at
         if self.state.reservations:
@@ -438,7 +437,7 @@ class Pass:
             return False
         if job.spec.request.reservations:
             return False  # What is reserved for it nobody else has.
-        end = end_of(self.at, run_limit_seconds(job, entry.partition))
+        end = end_of(self.at, entry.asked_seconds)
         closed = 0
         if self.state.reservations:
             found = barred_by(self.state, None, self.at, end)

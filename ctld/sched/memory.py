@@ -50,8 +50,8 @@ class Entry:
     """A class in one of its partitions."""
 
     __slots__ = (
-        "asked", "bar", "demand", "jobs", "licenses", "limit_seconds", "limited", "partition", "place", "reserved",
-        "rules", "tier",
+        "asked", "asked_seconds", "bar", "demand", "jobs", "licenses", "limit_seconds", "limited", "partition", "place",
+        "reserved", "rules", "tier",
     )  # fmt: skip
 
     def __init__(self, jobs: JobClass, place: int, partition: PartitionSpec, demand: Demand | None, bar: Wait | None):
@@ -65,8 +65,8 @@ class Entry:
         self.demand = demand
         self.bar = bar
         """Why no job of the class can start here, whatever comes free."""
-        self.limit_seconds = jobs.limit_seconds
-        """Of a run in this partition."""
+        self.limit_seconds = self.asked_seconds = jobs.limit_seconds
+        """Of a run in this partition, as it is planned (--time-min) and as it was asked for."""
         self.asked: Asked | None = None
         """What limits compare; None where none hold."""
         self.rules: Ruleset | None = None
@@ -189,6 +189,7 @@ class PlanMemory:
         if isinstance(demand, Wait):
             return Entry(jobs, place, partition, None, demand)
         entry = Entry(jobs, place, partition, demand, None)
+        entry.asked_seconds = limit
         entry.limit_seconds = planned_seconds(limit, jobs.request.time_min_minutes)
         if state.settings.preemption.rule == "qos":
             entry.tier -= self._rank(state, job.spec.qos) << _TIER_BITS

@@ -491,6 +491,12 @@ def test_with_assoc_limit_stop_nothing_of_the_partition_starts_behind_a_limit() 
     assert [start.job_id for start in planned(state).starts] == [1, 4]
 
 
+def test_a_job_that_may_be_shorter_is_held_to_limits_with_what_it_asked_for() -> None:
+    state = limited(ada=Limits(grp_tres_run_minutes={"cpu": 8 * 30}))
+    wide = job_of("ada", 1, 1, exclusive="node", time_limit_minutes=60, time_min_minutes=1, limit_seconds=3600)
+    assert outcome(state, wide) == "AssocGrpCPURunMinutesLimit"
+
+
 def test_assoc_limit_stop_does_not_stop_for_a_licence_that_is_not_free() -> None:
     state = limited(2, ada=Limits(max_jobs=1))
     state.settings = replace(state.settings, limit_stops_partition=True, licenses={"a": 0})
