@@ -79,6 +79,7 @@ class Reason(StrEnum):
     NONE = "None"
     PRIORITY = "Priority"
     RESOURCES = "Resources"
+    TOPOLOGY_LEVEL = "TopologyLevel"
     DEPENDENCY = "Dependency"
     DEPENDENCY_NEVER = "DependencyNeverSatisfied"
     BEGIN_TIME = "BeginTime"

@@ -37,6 +37,7 @@ from ctld.sched.releases import FAR, Row, end_of
 from ctld.sched.reserved import Barred, Gaps, Ways, blocked_text, holds, waits_for_reservation
 from ctld.sched.reserved_start import earliest_between, place_around
 from ctld.sched.select import Pick, choose, fits_on
+from ctld.sched.tries import due, patience_end, tries
 from muster.ids import NO_TASK, UnixTime
 from muster.states import Reason
 
@@ -241,23 +242,37 @@ class Pass:
                 self.complete = False
                 return
 
-    def _is_stuck(self, entry: Entry) -> bool:
+    def _is_stuck(self, entry: Entry, tried: Demand | None = None) -> bool:
         """Tell whether this pass has found already that jobs of this shape and length have no place."""
-        demand = entry.demand
+        demand = tried or entry.demand
         assert demand is not None  # Entries without a demand have a bar and are not lined up.
+        if tried is None and demand.varies:
+            return False
         rank = self.guard.rank(end_of(self.at, entry.limit_seconds))
         return demand.no_fit or self._stuck.get(demand.number, rank + 1) <= rank
 
     def _start(self, entry: Entry, cursor: Cursor) -> bool | Wait:
         """Start the job (or the member) at the cursor, if there is a place; tell whether it did, or which limit it is
         that keeps the job from starting."""
-        demand, job, scratch = entry.demand, cursor.job, self.scratch
+        demand, job = entry.demand, cursor.job
         assert demand is not None
         if entry.limited:
             limited = self._limited(entry, job)
             if limited is not None:
                 return limited
-        if self._is_stuck(entry):
+        if not demand.varies:
+            return self._place(entry, cursor, demand)
+        outcome: bool | Wait = False
+        for tried in tries(demand, job, self.at):
+            outcome = self._place(entry, cursor, tried)
+            if outcome is not False:
+                break
+        return outcome
+
+    def _place(self, entry: Entry, cursor: Cursor, demand: Demand) -> bool | Wait:
+        """Start the job at the cursor on what a demand says; see `_start`."""
+        job, scratch = cursor.job, self.scratch
+        if self._is_stuck(entry, demand):
             return False
         end = end_of(self.at, entry.limit_seconds)
         rank = self.guard.rank(end)
@@ -266,7 +281,7 @@ class Pass:
         if entry.reserved or self.state.reservations:
             ways = self._ways_of(job, end)
             if len(ways) != 1 or ways[0][0] or ways[0][1]:
-                return self._start_around(entry, cursor, end, ways, barred)
+                return self._start_around(entry, cursor, demand, end, ways=ways, barred=barred)
         last = self._last
         if last[0] is demand and last[1] == rank and not barred and fits_on(demand, view, last[2]):
             # The tightest node got tighter still: it stays the best.
@@ -281,7 +296,8 @@ class Pass:
                 self._stuck[demand.number] = rank
                 # Remembering it for later passes takes that no reservation was in the way. Where shares are uneven
                 # nearly anything that comes free may help, so that looking again is not worth it.
-                demand.no_fit = not rank or (not demand.need.uneven and choose(demand, scratch.view) is None)
+                if not demand.varies:
+                    demand.no_fit = not rank or (not demand.need.uneven and choose(demand, scratch.view) is None)
             return False
         limited = self._limited_on(entry, job, shares)
         if limited is not None:
@@ -309,11 +325,10 @@ class Pass:
         return self.gate.after(job, entry.partition.name, shares, entry.asked_seconds)
 
     def _start_around(
-        self, entry: Entry, cursor: Cursor, end: int, ways: list[tuple[str, Barred]], barred: int
+        self, entry: Entry, cursor: Cursor, demand: Demand, end: int, *, ways: list[tuple[str, Barred]], barred: int
     ) -> bool | Wait:
         """Start the job at the cursor in one of its reservations, or around those of others; see `_start`."""
-        demand, job = entry.demand, cursor.job
-        assert demand is not None
+        job = cursor.job
         self._last = (None, 0, 0)
         view = self.guard.view(self.guard.rank(end))
         for name, found in ways:
@@ -338,8 +353,9 @@ class Pass:
     def _wait_around(self, entry: Entry, cursor: Cursor) -> bool:
         """Say why a job waits that waits for a reservation, its own or those of others: that closes no partition.
         False: it waits for something else."""
-        demand, job, number = entry.demand, cursor.job, entry.jobs.id
-        assert demand is not None
+        job, number = cursor.job, entry.jobs.id
+        assert entry.demand is not None
+        demand = due(entry.demand, job, self.at)
         end = end_of(self.at, entry.limit_seconds)
         ways = self._ways_of(job, end)
         others = False
@@ -372,7 +388,7 @@ class Pass:
         last: it may take longer than a pass has, and nobody's start hangs on it."""
         for entry, job in self._kept_out.values():
             assert entry.demand is not None
-            likely = self._earliest(entry.demand.alone(entry.partition, entry.jobs.request), job, entry.limit_seconds)
+            likely = self._likely(due(entry.demand, job, self.at), job, entry)[1]
             if likely is not None and likely[0] < FAR and job.id in self.waits:
                 start, nodes = UnixTime(likely[0]), tuple(pick[0] for pick in likely[1])
                 self.waits[job.id] = replace(self.waits[job.id], start_at=start, nodes=nodes)
@@ -444,7 +460,7 @@ class Pass:
             closed = found.nodes | bitmap([*found.cores, *found.gpus])
         rank = self.guard.rank(end)
         made = self._preempting.room_for(
-            entry.demand,
+            due(entry.demand, job, self.at),
             job,
             entry.partition,
             self.starts,
@@ -494,16 +510,44 @@ class Pass:
     def _reserve(self, entry: Entry, job: Job) -> Wait:
         """Promise the job the earliest start, and guard it."""
         assert entry.demand is not None
-        demand = entry.demand.alone(entry.partition, entry.jobs.request)
-        found = self._earliest(demand, job, entry.limit_seconds)
+        asked = due(entry.demand, job, self.at)
+        reason = self._lacks(asked, job, entry)
+        demand, found = self._likely(asked, job, entry)
         if found is None:
-            return Wait(Reason.RESOURCES)
+            return Wait(reason)
         start, picks, _ = found
         self.guard.add(_reservation(demand, job, found, entry.limit_seconds))
         self._forget_ranks()
         if start >= FAR:
-            return Wait(Reason.RESOURCES)
-        return Wait(Reason.RESOURCES, "", UnixTime(start), tuple(pick[0] for pick in picks))
+            return Wait(reason)
+        return Wait(reason, "", UnixTime(start), tuple(pick[0] for pick in picks))
+
+    def _lacks(self, demand: Demand, job: Job, entry: Entry) -> Reason:
+        """Say what the job waits for: nodes at all, or nodes that lie in one domain of a level that it requires."""
+        if demand.manner.mode != "required":
+            return Reason.RESOURCES
+        fits = self._fits_now(demand.relaxed, job, end_of(self.at, entry.limit_seconds))
+        return Reason.TOPOLOGY_LEVEL if fits else Reason.RESOURCES
+
+    def _likely(self, asked: Demand, job: Job, entry: Entry) -> tuple[Demand, tuple[int, list[Pick], View] | None]:
+        """Find the earliest start, with more switches than asked for where that comes first although the job has to
+        have lost its patience by then; and the demand that it is for."""
+        demand = asked.alone(entry.partition, entry.jobs.request)
+        found = self._earliest(demand, job, entry.limit_seconds)
+        if not asked.manner.switches:
+            return demand, found
+        lax = asked.eventual.alone(entry.partition, entry.jobs.request)
+        likely = self._earliest(lax, job, entry.limit_seconds)
+        if likely is None:
+            return demand, found
+        start = max(likely[0], patience_end(asked, job, self.at))
+        if found is not None and found[0] <= start:
+            return demand, found
+        if self._gaps is not None:
+            duration = end_of(0, entry.limit_seconds)
+            if not all(self._gaps.is_free(node, start, duration) for node, _, _ in likely[1]):
+                return demand, found
+        return lax, (start, *likely[1:])
 
     def _earliest(self, demand: Demand, job: Job, limit_seconds: int) -> tuple[int, list[Pick], View] | None:
         """Find the earliest start as running jobs end, beside what was promised to others."""

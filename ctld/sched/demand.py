@@ -6,7 +6,7 @@ Made once for each (request, partition) and kept between passes: the columns her
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Demand:
 
     __slots__ = (
         "_alone",
-        "_copies",
+        "_eventual",
         "_left_out",
         "_preferred",
         "_relaxed",
@@ -105,6 +105,7 @@ class Demand:
         "single",
         "sticky",
         "tasks",
+        "varies",
     )  # fmt: skip
 
     def __init__(
@@ -192,10 +193,12 @@ class Demand:
         """The nodes that can be used at all do not suffice; as of `lost_at`, a count of `PlanMemory`."""
         self.lost_at = -1
         self._alone: Demand | None = self if not need.user else None
-        self._copies = 0
         self._left_out = 0
         self._relaxed: Demand | None = None
+        self._eventual: Demand | None = None
         self._preferred: Demand | None = self._with(request.prefer) if request.prefer else None
+        self.varies = self._preferred is not None or manner.switches > 0
+        """What is tried for a job is not this alone (`tries`), so that `no_fit` says nothing."""
 
     @property
     def preferred(self) -> Demand | None:
@@ -210,19 +213,30 @@ class Demand:
         if self._relaxed is None:
             self._relaxed = self
             if self.manner.switches or self.manner.mode == "required":
-                self._relaxed = self._copy()
+                self._relaxed = self._copy(1)
                 self._relaxed.manner = unbound(self.manner)
                 self._relaxed._relaxed = self._relaxed
         return self._relaxed
 
-    def _copy(self) -> Demand:
+    @property
+    def eventual(self) -> Demand:
+        """The demand without few switches, which a job does not wait for for ever; itself where it asks for none."""
+        if self._eventual is None:
+            self._eventual = self
+            if self.manner.switches:
+                self._eventual = self._copy(2)
+                self._eventual.manner = replace(self.manner, switches=0)
+                self._eventual._eventual = self._eventual
+        return self._eventual
+
+    def _copy(self, change: int) -> Demand:
+        """Give a demand to be changed; `change` is 1, 2 or 4, so that all that are made of one have other numbers."""
         made = copy(self)
-        self._copies += 1
-        made.number = -(self.number * 4 + self._copies)
-        made._relaxed = None
-        made._preferred = None
-        if made._alone is self:
-            made._alone = made
+        made.number = min(self.number, -8 * self.number) - change
+        made.no_fit = False
+        made.varies = True
+        made._relaxed = made._eventual = made._preferred = None
+        made._alone = made if self._alone is self else None
         return made
 
     def _with(self, preference: str) -> Demand | None:
@@ -239,7 +253,7 @@ class Demand:
         found = [one for one in found if one.bits.bit_count() >= self.need.nodes]
         if not found:
             return None
-        made = self._copy()
+        made = self._copy(4)
         made.alternatives = found
         made.single = self.single and len(found) == 1 and not found[0].counts
         made.sticky = made.single and made.manner.sticky
@@ -250,6 +264,8 @@ class Demand:
         if nodes:
             self._left_out |= nodes
             self.alternatives = [Alternative(one.bits & ~nodes, one.counts) for one in self.alternatives]
+            if self._preferred is not None:
+                self._preferred.leave_out(nodes)
 
     def within(self, nodes: int) -> bool:
         """Tell whether all nodes that could serve are in a bitmap."""

@@ -224,7 +224,7 @@ class PlanMemory:
                     found.leave_out(unfit(self.fleet, found))
                 if self._full is None:
                     self._full = self.fleet.capacity(self.fleet.future)
-                if choose(found, self._full) is None:
+                if choose(found.eventual, self._full) is None:
                     found = Wait(Reason.BAD_CONSTRAINTS)
             self._demands[key] = found
         return found
@@ -274,7 +274,7 @@ class PlanMemory:
             return False
         if demand.lost_at != self._closings:
             demand.lost_at = self._closings
-            alone = demand.alone(entry.partition, entry.jobs.request)
+            alone = demand.eventual.alone(entry.partition, entry.jobs.request)
             demand.lost = choose(alone, self.fleet.capacity(self.closed_later)) is None
         return demand.lost
 

@@ -115,7 +115,7 @@ class Replay:
         self._left: dict[int, int] = {}
         """Suspended job -> seconds that it has still to run."""
         self._begins: list[int] = []
-        """Heap of times at which a job becomes eligible, or has had its grace."""
+        """Heap of times at which a job becomes eligible, has had its grace, or is planned to give up few switches."""
         self._places: dict[int, int] = {}
         """Job id -> its place in the workload."""
         self._submits: dict[tuple[int, str], Submit] = {}
@@ -189,6 +189,8 @@ class Replay:
                     place = self._places[job_id]
                     if out.promised[place] < 0:
                         out.promised[place], out.promised_at[place] = wait.start_at, now
+                    if wait.start_at > now and state.jobs[job_id].spec.request.switches:
+                        heappush(self._begins, wait.start_at)  # Its patience may end then, and nothing else happen.
             if made.starts or made.preemptions:
                 before = out.started
                 events = decide(state, ApplyPlan(made), now)
