@@ -17,8 +17,10 @@ from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
 from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
+from ctld.loops.statistics import Statistics
 from ctld.services import actions, history, status, steps
 from ctld.services import priorities as priority_routes
+from ctld.services import statistics as statistics_routes
 from ctld.services.door import Door
 from ctld.services.followers import FollowersService
 from ctld.services.nodes import NodesService, RelayService
@@ -83,9 +85,11 @@ class Controller:
         gc.freeze()
         links = Links()
         dispatcher = Dispatcher(store.state, links)
-        scheduler = Scheduler(store, links, self._clock)
+        statistics = Statistics(self._clock)
+        scheduler = Scheduler(store, links, self._clock, statistics=statistics)
         priorities = Priorities(store, self._clock)
         store.subscribe(dispatcher.take)
+        store.subscribe(statistics.take)
         await store.commit(configure.command(config), at=self._clock.now())
         await store.commit(accounts, at=self._clock.now())
         priorities.prime()
@@ -94,7 +98,7 @@ class Controller:
         accounting_address = options.accounting or _accounting_address(config)
         followers = FollowersService(store, config.cluster_name, expected=bool(accounting_address))
         past = history.History(store, followers, identity, accounting_address, self._clock)
-        door = Door()
+        door = Door(statistics=statistics)
         doing = actions.Context(store, dispatcher, self._clock, opened.blobs, service.stopping.set)
         door.add(actions.routes(doing))
         door.add(steps.routes(steps.Context(store, links, dispatcher, opened.blobs, self._clock)))
@@ -102,6 +106,13 @@ class Controller:
             views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
         )
         door.add(priority_routes.routes(priority_routes.Context(store, priorities, self._clock)))
+        door.add(
+            statistics_routes.routes(
+                statistics_routes.Context(
+                    store, links, statistics, self._clock, lambda: store.journal.last_durable + 1 - followers.held_from
+                )
+            )
+        )
         door.add(past.routes())
         door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.away_since is None)))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from muster.errors import InvalidInput
 
-COMMANDS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol", "sacct", "sprio")
+COMMANDS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol", "sacct", "sprio", "sdiag")
 """The short-lived commands; each is `cli/NAME.py` with `main(argv) -> exit code`."""
 
 WITH_SITE = ("muster",)

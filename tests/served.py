@@ -17,7 +17,8 @@ from ctld.core.plan import Plan
 from ctld.core.state import State
 from ctld.loops.links import Link, Links
 from ctld.loops.priority import Priorities
-from ctld.services import priorities
+from ctld.loops.statistics import Statistics
+from ctld.services import priorities, statistics
 from ctld.services.door import Door
 from ctld.services.views.routes import Context, routes
 from ctld.store.memory import MemoryJournal
@@ -53,6 +54,7 @@ def links_to(state: State, *, without: Sequence[int] = ()) -> Links:
         if node.index not in without:
             link = Link.__new__(Link)
             link.node = node.index
+            link.launched = {}
             links.up[node.index] = link
     return links
 
@@ -68,11 +70,14 @@ def door_to(
     """Give a door with the reading routes over a state."""
     clock = clock or StandingClock()
     planned = FixedOverlay(overlay or Plan(made_at=clock.at))
-    door = Door()
+    counted = Statistics(clock)
+    door = Door(statistics=counted)
     store = Store(state, MemoryJournal())
+    store.subscribe(counted.take)
     computed = Priorities(store, clock)
     computed.prime()
     door.add(priorities.routes(priorities.Context(store, computed, clock)))
+    door.add(statistics.routes(statistics.Context(store, links, counted, clock, lambda: 3)))
     door.add(
         routes(
             Context(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ctld.core.commands import ApplyPlan
 from ctld.core.plan import Plan
 from ctld.loops.links import Links
+from ctld.loops.statistics import Statistics
 from ctld.sched.cycle import plan
 from ctld.sched.memory import PlanMemory
 from ctld.store.store import Store
@@ -33,12 +34,18 @@ class Scheduler:
     """Owns the overlay: the newest plan's reasons and planned starts."""
 
     def __init__(
-        self, store: Store, links: Links, clock: Clock, stopwatch: Callable[[], float] = time.perf_counter
+        self,
+        store: Store,
+        links: Links,
+        clock: Clock,
+        stopwatch: Callable[[], float] = time.perf_counter,
+        statistics: Statistics | None = None,
     ) -> None:
         self._store = store
         self._links = links
         self._clock = clock
         self._stopwatch = stopwatch
+        self._statistics = statistics or Statistics(clock)
         self._memory = PlanMemory()
         self._wake = asyncio.Event()
         self.overlay = Plan(made_at=clock.now())
@@ -68,6 +75,7 @@ class Scheduler:
         began = stopwatch()
         state = self._store.state
         at = self._clock.now()
+        queue = len(state.queue)
         made = plan(
             state,
             at,
@@ -81,4 +89,5 @@ class Scheduler:
         self.overlay = made
         self.passes += 1
         self.last_seconds = stopwatch() - began
+        self._statistics.planned(made, seconds=self.last_seconds, queue=queue)
         return made.complete

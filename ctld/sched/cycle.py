@@ -79,7 +79,8 @@ def plan(
         one.foretell()
     memory.seen = one.scratch.view
     memory.prune(state)
-    return Plan(at, tuple(one.starts), one.waits, one.class_waits, one.complete, tuple(one.preemptions))
+    found = tuple(one.starts), one.waits, one.class_waits, one.complete, tuple(one.preemptions)
+    return Plan(at, *found, looked_at=one.looked_at)
 
 
 class Cursor:
@@ -161,6 +162,7 @@ class Pass:
             else None
         )
         self.complete = True
+        self.looked_at = 0
         self.waits: dict[int, Wait] = dict(self.promised.waits)
         self.class_waits: dict[int, Wait] = {}
         self._taken: list[Row] = list(self.promised.started_rows)
@@ -224,6 +226,7 @@ class Pass:
             if cursor is None:
                 cursor = cursors[entry.jobs.id] = Cursor(self.state, entry.jobs, self.waits, self.promised)
             while cursor.key == key:
+                self.looked_at += 1
                 outcome = self._start(entry, cursor)
                 if outcome is not True and not (outcome is False and self._make_room(entry, cursor)):
                     if outcome is False:

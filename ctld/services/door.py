@@ -8,10 +8,11 @@ table. Handlers answer with a value that msgspec turns into JSON, or with JSON b
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -90,6 +91,17 @@ class Answer:
     body: bytes
 
 
+class CountsCalls(Protocol):
+    """Who keeps the statistics, as far as the door needs it."""
+
+    open_calls: int
+    """Calls that have no answer yet."""
+
+    def called(self, method: str, pattern: str, uid: int, seconds: float) -> None:
+        """Count a call that has been answered."""
+        ...
+
+
 @dataclass(slots=True)
 class Door:
     """All routes; `answer` never raises for what a caller did."""
@@ -98,6 +110,8 @@ class Door:
     _patterns: list[tuple[str, list[str], Route]] = field(default_factory=list)
     closing: bool = False
     """Set while the daemon stops: changes are refused, reads go on."""
+    statistics: CountsCalls | None = None
+    """Who counts the calls that found their route."""
 
     def add(self, routes: Iterable[Route]) -> None:
         """Take more routes; two of one method and pattern are a programmer's error."""
@@ -135,7 +149,8 @@ class Door:
                 raise errors.Unavailable(
                     "Unable to contact slurm controller (connect failure)", "it is stopping", slurm_code=1800
                 )
-            found = await route.handler(Call(caller, parts, _query(query), body))
+            call = Call(caller, parts, _query(query), body)
+            found = await (self._counted(route, call) if self.statistics is not None else route.handler(call))
             return Answer(200, found if isinstance(found, bytes) else msgspec.json.encode(found))
         except errors.MusterError as error:
             return refusal(error)
@@ -143,6 +158,17 @@ class Door:
             # A bug, not the caller's doing: one request fails, the daemon and everybody else go on.
             log.exception("a bug in %s %.200s", method, target)
             return refusal(errors.MusterError("Slurm internal error, contact system administrator", slurm_code=2090))
+
+    async def _counted(self, route: Route, call: Call) -> Any:
+        statistics = self.statistics
+        assert statistics is not None
+        began = time.perf_counter()
+        statistics.open_calls += 1
+        try:
+            return await route.handler(call)
+        finally:
+            statistics.open_calls -= 1
+            statistics.called(route.method, route.pattern, call.caller.uid, time.perf_counter() - began)
 
     def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         route = self._fixed.get((method, path))

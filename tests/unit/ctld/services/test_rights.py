@@ -22,7 +22,8 @@ from ctld.core.reservations import Access, Reservation
 from ctld.loops.links import Links
 from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
-from ctld.services import actions, history, priorities, status, steps
+from ctld.loops.statistics import Statistics
+from ctld.services import actions, history, priorities, statistics, status, steps
 from ctld.services.door import Door, Route
 from ctld.services.followers import FollowersService
 from ctld.services.views import routes as views
@@ -81,6 +82,8 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/ping"): ("", EVERYONE),
     ("GET", "/v1/status"): ("", EVERYONE),
     ("GET", "/v1/priorities"): ("", EVERYONE),
+    ("GET", "/v1/statistics"): ("", EVERYONE),
+    ("POST", "/v1/statistics/reset"): ("", ADMIN),
     # Accounting is not configured here, which is said to all alike.
     ("POST", "/v1/history"): ("{}", "refused refused refused | refused refused refused | refused refused refused"),
 }
@@ -140,6 +143,7 @@ def a_door() -> Door:
     door.add(steps.routes(steps.Context(store, links, signals, blobs, clock)))  # type: ignore[arg-type]
     door.add(views.routes(views.Context(store, scheduler, links, clock, (), "0")))
     door.add(priorities.routes(priorities.Context(store, Priorities(store, clock), clock)))
+    door.add(statistics.routes(statistics.Context(store, links, Statistics(clock), clock, lambda: 0)))
     door.add(past.routes())
     door.add(status.routes(status.Context(store, links, scheduler, a_configuration(), lambda: False)))
     return door
@@ -180,6 +184,8 @@ async def test_a_refused_caller_changes_nothing() -> None:
     for (method, pattern), (body, _) in EXPECTED.items():
         if method != "POST" or "{job}" in pattern or pattern in ("/v1/jobs", "/v1/history"):
             continue
+        if pattern.startswith("/v1/statistics"):  # No fact: nothing of it is journaled.
+            continue
         store, blobs = a_store()
         door = Door()
         door.add(actions.routes(actions.Context(store, RecordedSignals(), SystemClock(), blobs, pytest.fail)))
@@ -211,3 +217,10 @@ async def test_while_the_controller_stops_it_takes_no_changes() -> None:
     door.closing = True
     assert (await door.answer(ROOT, "POST", "/v1/jobs/hold", b'{"ids": "1"}')).status == 503
     assert (await door.answer(ROOT, "GET", "/v1/ping", b"")).status == 200
+
+
+def test_the_calls_of_every_route_have_a_name_in_sdiag() -> None:
+    assert {(route.method, route.pattern) for route in the_routes()} == set(statistics.MESSAGES)
+    names: dict[int, str] = {}
+    for name, number in statistics.MESSAGES.values():
+        assert names.setdefault(number, name) == name
