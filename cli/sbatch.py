@@ -19,8 +19,8 @@ _PATIENCE_SECONDS = 600.0
 """How long --wait goes on asking for a controller that cannot be reached."""
 
 _HERE = frozenset((
-    "clusters", "export", "export_file", "get_user_env", "help", "ignore_pbs", "parsable", "propagate", "quiet",
-    "test_only", "usage", "verbose", "version", "wait", "wrap",
+    "bundle", "clusters", "export", "export_file", "get_user_env", "help", "ignore_pbs", "parsable", "place",
+    "propagate", "quiet", "test_only", "usage", "verbose", "version", "wait", "wrap",
 ))  # fmt: skip
 """Options that act in this command; all others go to the controller, which refuses what it does not know."""
 

@@ -21,7 +21,8 @@ JOB_FIELDS = (
     *("job_gres", "job_id", "kill_invalid_depend", "least_cpus", "limit", "memory", "memory_by", "memory_per_tres"),
     *("name", "nice", "node_range", "nodelist", "oversubscribe", "partition", "planned_nodes", "priority", "qos"),
     *("reason", "requested_nodes", "requested_tres", "requeue", "reservation", "restarts", "scheduler", "sid"),
-    *("deadline", "time_min"),
+    *("deadline", "time_min", "consolidate_segments", "contiguous", "prefer", "spread_job"),
+    *("segment_level", "segment_size", "spread_segments", "switch_wait", "switches", "topology", "use_min_nodes"),
     *("preempt_at", "preempt_eligible_at", "seconds_before_suspension", "start_at", "state", "suspended_at"),
     *("std_err_path", "std_in_path", "std_out_path", "submit_host", "submit_line", "submitted_at", "tasks"),
     *("tasks_per_node", "tmp", "tres_per_job", "tres_per_node", "tres_per_task", "uid", "used", "user", "wckey"),
@@ -108,8 +109,9 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         f"MinCPUsNode={one['least_cpus']} MinMemory{one['memory_by']}={format_memory_mib(one['memory'])}"
         f" MinTmpDiskNode={format_memory_mib(one['tmp'])}",
         f"Features={_null(one['features'])} DelayBoot=00:00:00",
+        *([f"Prefer={one['prefer']}"] if one["prefer"] else ()),
         *([f"Reservation={one['reservation']}"] if one["reservation"] else ()),
-        f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous=0"
+        f"OverSubscribe={one['oversubscribe']} Exclusive={one['exclusive']} Contiguous={one['contiguous']}"
         f" Licenses={_null(one['licenses'])} LicensesAlloc={_null(one['licenses_alloc'])} Network={NULL}",
         f"Command={_null(one['command'])}",
         f"SubmitLine={one['submit_line']}",
@@ -119,10 +121,15 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         lines.append(f"Comment={one['comment']}")
     if one["batch"]:
         lines += [f"StdErr={one['std_err_path']}", f"StdIn={one['std_in_path']}", f"StdOut={one['std_out_path']}"]
+    lines += _placement(one)
     flags = (one["gres_flags"] or "").split(",")
     lines += [text for flag, text in _GRES_FLAGS if flag in flags]
     if one["kill_invalid_depend"]:
         lines.append("KillOnInvalidDependent=Yes")
+    if one["spread_job"]:
+        lines.append("SpreadJob=Yes")
+    if one["use_min_nodes"]:
+        lines.append("UseMinNodes=Yes")
     for key, name in (
         ("cpus_per_tres", "CpusPerTres"),
         ("memory_per_tres", "MemPerTres"),
@@ -134,6 +141,21 @@ def job(one: Record, oneliner: bool, details: bool) -> str:
         if one[key]:
             lines.append(f"{name}={one[key]}")
     return _record(lines, oneliner)
+
+
+def _placement(one: Record) -> list[str]:
+    """Where its nodes have to lie: the lines of segments and switches, and Muster's own of a level."""
+    lines = []
+    if one["segment_size"]:
+        level = f" SegmentLevel={one['segment_level']}" if one["segment_level"] else ""
+        spread = " SpreadSegments=Yes" if one["spread_segments"] else ""
+        together = " ConsolidateSegments=Yes" if one["consolidate_segments"] else ""
+        lines.append(f"SegmentSize={one['segment_size']}{level}{spread}{together}")
+    if one["switches"]:
+        lines.append(f"Switches={one['switches']}@{format_duration(one['switch_wait'])}")
+    if one["topology"]:
+        lines.append(f"Topology={one['topology']}")
+    return lines
 
 
 def _any(number: int | None) -> str:

@@ -29,9 +29,9 @@ _STEP_KEYS = (
 )  # fmt: skip
 """Options that a step takes as they are."""
 _HERE = frozenset((
-    "chdir", "disable_status", "distribution", "error", "exact", "export", "help", "immediate", "input", "job_name",
-    "jobid", "kill_on_bad_exit", "label", "mpi", "open_mode", "output", "overlap", "propagate", "quiet", "relative",
-    "test_only", "unbuffered", "usage", "verbose", "version", "wait",
+    "bundle", "chdir", "disable_status", "distribution", "error", "exact", "export", "help", "immediate", "input",
+    "job_name", "jobid", "kill_on_bad_exit", "label", "mpi", "open_mode", "output", "overlap", "place", "propagate",
+    "quiet", "relative", "test_only", "unbuffered", "usage", "verbose", "version", "wait",
 ))  # fmt: skip
 """Options that act in this command or shape its step alone; all others go to the controller with the request for an
 allocation of srun's own."""
@@ -39,6 +39,8 @@ _NOT_FOR_STEPS = (
     "cpus_per_gpu", "gpus", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "ntasks_per_gpu", "overcommit",
     "core_spec", "cores_per_socket", "extra_node_info", "gpus_per_socket", "gres_flags", "hint", "licenses",
     "ntasks_per_core", "ntasks_per_socket", "sockets_per_node", "thread_spec", "threads_per_core", "tres_per_task",
+    "bundle", "consolidate_segments", "contiguous", "place", "prefer", "segment", "spread_job", "spread_segments",
+    "switches", "topology", "use_min_nodes",
 )  # fmt: skip
 """Options that the reference also takes for a step inside an allocation; here they shape allocations only."""
 

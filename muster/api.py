@@ -63,7 +63,9 @@ class JobRequest(Message, frozen=True):
     begin: Epoch | None = None
     chdir: Text | None = None
     comment: Text | None = None
+    consolidate_segments: bool | None = None
     constraint: Text | None = None
+    contiguous: bool | None = None
     core_spec: Count | None = None
     cores_per_socket: Count | None = None
     cpus_per_gpu: Count | None = None
@@ -106,20 +108,30 @@ class JobRequest(Message, frozen=True):
     overcommit: bool | None = None
     oversubscribe: bool | None = None
     partition: Word | None = None
+    prefer: Text | None = None
     priority: Priority | Literal["TOP"] | None = None
     qos: Word | None = None
     requeue: bool | Literal["expedite"] | None = None
     reservation: Word | None = None
     """Names, separated by commas, in the order in which they are tried."""
+    segment: Count | Word | None = None
+    """Nodes of a segment; a text where a level follows: `8:required:rack`."""
     signal: Word | None = None
     sockets_per_node: Count | None = None
+    spread_job: bool | None = None
+    spread_segments: bool | None = None
+    switches: Word | None = None
+    """`2`, or with the time to wait for so few `2@10:00`."""
     thread_spec: Count | None = None
     threads_per_core: Count | None = None
     time_limit: Limit | None = None
     """Minutes; 0 and -1 are unlimited."""
+    topology: Word | None = None
+    """`required:LEVEL`, `preferred:LEVEL` or `unconstrained`."""
     tres_per_task: Text | None = None
     time_min: Limit | None = None
     tmp: Mib | None = None
+    use_min_nodes: bool | None = None
     wckey: Word | None = None
 
     batch: bool = True

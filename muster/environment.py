@@ -210,4 +210,6 @@ def echoed(values: Mapping[str, object]) -> dict[str, str]:
         echo["SLURM_DIST_PLANESIZE"] = distribution[6:].partition(",")[0]
     if values.get("overcommit"):
         echo["SLURM_OVERCOMMIT"] = "1"
+    if "segment" in values:
+        echo["SLURM_JOB_SEGMENT_SIZE"] = str(values["segment"]).partition(":")[0]
     return echo

@@ -40,6 +40,7 @@ def check(command: str, values: Mapping[str, object]) -> tuple[dict[str, object]
     warnings: list[str] = []
     _exclusive_options(command, checked, values)
     _resource_texts(command, checked)
+    _placed(command, checked)
     _sizes(command, checked, warnings)
     _refuse_unsupported(command, checked, values, warnings)
     _keep_in_step(checked)
@@ -122,6 +123,21 @@ def _resource_texts(command: str, values: Mapping[str, object]) -> None:
         raise
     except InvalidInput as exc:
         raise _error(command, exc.sentence) from None
+
+
+def _placed(command: str, values: dict[str, object]) -> None:
+    """Say --place and --bundle by the options that mean the same, and the wait for switches where their number is."""
+    wait = values.pop("switches_wait", None)
+    if wait is not None and "@" not in str(values.get("switches", "@")):
+        values["switches"] = f"{values['switches']}@{wait}"
+    if "bundle" in values or "place" in values:
+        from muster.errors import InvalidInput
+        from muster.placement_options import as_options
+
+        try:
+            as_options(values)
+        except InvalidInput as exc:
+            raise _fatal(command, exc.sentence) from None
 
 
 def _sizes(command: str, values: dict[str, object], warnings: list[str]) -> None:

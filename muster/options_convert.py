@@ -102,10 +102,49 @@ def _immediate(text: str | None, option: str, now: int) -> object:
 
 
 def _segment(text: str | None, option: str, now: int) -> object:
+    """The number of nodes; checked and as given where a level follows: `N:required:LEVEL`."""
+    from muster.errors import InvalidInput
+    from muster.placement import parse_segment
+
     try:
-        return whole_number(text or "", "--segment", 1)
-    except BadValue:
+        size, level = parse_segment(text or "")
+    except InvalidInput:
         raise _invalid(option) from None
+    return text if level else size
+
+
+def _topology(text: str | None, option: str, now: int) -> object:
+    """Checked, and stored as given."""
+    from muster.errors import InvalidInput
+    from muster.placement import parse_topology
+
+    try:
+        parse_topology(text or "")
+    except InvalidInput as exc:
+        raise _invalid(option, f"error: {exc.sentence}") from None
+    return text
+
+
+def _place(text: str | None, option: str, now: int) -> object:
+    """One of the words of `--place`; STRICT_PACK is strict-pack."""
+    from muster.placement import PLACES
+
+    word = (text or "").lower().replace("_", "-")
+    if word not in PLACES:
+        raise _invalid(option, f"error: --place is one of {', '.join(PLACES)}")
+    return word
+
+
+def _bundle(text: str | None, option: str, now: int) -> object:
+    """Checked, and stored as given."""
+    from muster.errors import InvalidInput
+    from muster.placement import parse_bundle
+
+    try:
+        parse_bundle(text or "")
+    except InvalidInput as exc:
+        raise _invalid(option, f"error: {exc.sentence}") from None
+    return text
 
 
 def _nodes(text: str | None, option: str, now: int) -> object:
@@ -475,7 +514,10 @@ CONVERTERS: dict[str, Callable[[str | None, str, int], object]] = {
     "count": _count,
     "count0": _count0,
     "immediate": _immediate,
+    "bundle": _bundle,
+    "place": _place,
     "segment": _segment,
+    "topology": _topology,
     "nodes": _nodes,
     "limit": _limit,
     "minutes": _minutes,

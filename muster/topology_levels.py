@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from muster.errors import InvalidInput
+from muster.placement import parse_topology
 from muster.slurm_errors import slurm_text
-
-MODES = ("required", "preferred", "unconstrained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +94,10 @@ def read_wish(text: str) -> Wish:
     """
     if not text:
         return Wish()
-    mode, colon, level = text.strip().partition(":")
-    mode = mode.strip().lower()
-    level = level.strip()
-    if mode not in MODES or bool(level) == (mode == "unconstrained") or bool(colon) != bool(level):
-        raise unavailable(f"write required:LEVEL, preferred:LEVEL or unconstrained, not '{text[:80]}'")
-    return Wish(mode, level)
+    try:
+        return Wish(*parse_topology(text))
+    except InvalidInput as error:
+        raise unavailable(error.sentence) from None
 
 
 def unavailable(hint: str) -> InvalidInput:

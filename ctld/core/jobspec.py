@@ -20,6 +20,7 @@ from muster import hostlist, idset
 from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, Refused, TooLarge
 from muster.ids import UnixTime
+from muster.placement import parse_segment, parse_switches, parse_topology
 from muster.signals import parse_signal_option
 from muster.slurm_errors import slurm_text
 from muster.units import parse_count
@@ -205,6 +206,8 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         ntasks = 1
     if cpus and request.cpus_per_gpu:
         raise InvalidInput("--cpus-per-task, --tres-per-task=cpu:#, and --cpus-per-gpu are mutually exclusive")
+    switches, switches_wait = parse_switches(request.switches) if request.switches else (0, -1)
+    segment, segment_level = parse_segment(str(request.segment)) if request.segment is not None else (0, "")
     return Request(
         nodes_min=least,
         nodes_max=most,
@@ -229,6 +232,17 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         oversubscribe=bool(request.oversubscribe),
         overcommit=bool(request.overcommit),
         reservations=reservation_names(request.reservation),
+        prefer=(request.prefer or "").strip(),
+        topology=_topology(request.topology),
+        switches=switches,
+        switches_wait_seconds=switches_wait,
+        segment=segment,
+        segment_level=segment_level,
+        spread_segments=bool(request.spread_segments),
+        consolidate_segments=bool(request.consolidate_segments),
+        contiguous=bool(request.contiguous),
+        spread_job=bool(request.spread_job),
+        use_min_nodes=bool(request.use_min_nodes),
         licenses=_licenses(request, by_task, ntasks or least, settings),
         fine=fine_request(request, settings, gres=gres, by_task=by_task, per_socket=per_socket, cpus=cpus),
     )
@@ -364,6 +378,11 @@ def _exclusive(word: str | None) -> str:
     if word in ("node", "user"):
         return word
     raise _unsupported(f"--exclusive={word}")
+
+
+def _topology(text: str | None) -> str:
+    """Bring --topology to one form: equal wishes are equal texts."""
+    return ":".join(filter(None, parse_topology(text))) if text else ""
 
 
 def _of_sockets(

@@ -15,6 +15,7 @@ from ctld.core.features import choices, names
 from ctld.core.free import core_count, cpus_per_core, selectable_cores, selectable_memory
 from ctld.core.model import FineRequest, GpuRequest, Request
 from ctld.core.state import State
+from ctld.core.topology import check_request
 from muster.errors import InvalidInput
 from muster.units import format_memory_mib
 
@@ -147,7 +148,7 @@ def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec
 
     Raises:
         InvalidInput: `Requested node configuration is not available`, unknown nodes or features, named nodes that
-            lie outside of every partition.
+            lie outside of every partition, a level of the topology that no partition has.
     """
     partitions = tuple(partitions)
     key = (request, tuple(partition.name for partition in partitions))
@@ -162,6 +163,8 @@ def check_fit(state: State, request: Request, partitions: Iterable[PartitionSpec
 def _check_can_run(state: State, request: Request, partitions: Sequence[PartitionSpec]) -> None:
     wanted = replace(floor(request), many_gpus="multiple_sharing_gres_pj" in state.settings.select_flags)
     _check_nodes(state, request)
+    _check_prefer(state, request)
+    _check_topology(state, request, partitions)
     allowed = _allowed(state, request)
     problem: InvalidInput | None = None
     for partition in partitions:
@@ -247,6 +250,35 @@ def _check_nodes(state: State, request: Request) -> None:
     both = set(request.nodelist) & set(request.exclude)
     if both:
         raise invalid(2018, f"{min(both)} stands in both --nodelist and --exclude")
+
+
+def _check_prefer(state: State, request: Request) -> None:
+    """Refuse liked features that cannot be read, or that no node has."""
+    if not request.prefer:
+        return
+    known = inventory(state).features
+    try:
+        unknown = sorted(names(request.prefer) - known.keys())
+        choices(request.prefer, lambda name: known.get(name, 0), (1 << len(state.nodes)) - 1)
+    except InvalidInput as error:
+        raise invalid(2133, str(error)) from None
+    if unknown:
+        there = f"; the nodes have {_listed(known)}" if known else "; no node has features"
+        raise invalid(2133, f"no node has the feature {unknown[0]}{there}")
+
+
+def _check_topology(state: State, request: Request, partitions: Sequence[PartitionSpec]) -> None:
+    """Refuse what the topology of none of the partitions can give."""
+    problem: InvalidInput | None = None
+    for partition in partitions:
+        try:
+            check_request(state.settings, partition, request)
+        except InvalidInput as error:
+            problem = problem or error
+        else:
+            return
+    if problem is not None:
+        raise problem
 
 
 def _allowed(state: State, request: Request) -> int | None:

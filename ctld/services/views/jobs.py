@@ -318,6 +318,15 @@ def _sockets_cores_threads(view: JobView, job: Job) -> Value:
     return ":".join([str(number or "*") for number in asked])
 
 
+def _switch_wait(view: JobView, job: Job) -> int:
+    """Seconds for which it is held to few switches."""
+    request = job.spec.request
+    most = view.state.settings.max_switch_wait_seconds
+    if not request.switches:
+        return 0
+    return most if request.switches_wait_seconds < 0 else min(most, request.switches_wait_seconds)
+
+
 def _licenses(view: JobView, job: Job) -> Value:
     return job.spec.request.licenses or None
 
@@ -441,6 +450,8 @@ FIELDS: dict[str, Field] = {
     "cluster": lambda view, job: view.state.settings.cluster,
     "command": _command,
     "comment": lambda view, job: job.spec.comment or None,
+    "consolidate_segments": lambda view, job: int(job.spec.request.consolidate_segments),
+    "contiguous": lambda view, job: int(job.spec.request.contiguous),
     "core_spec": _core_spec,
     "cores_per_socket": lambda view, job: _asked(job).cores_per_socket or None,
     "cpus": lambda view, job: view.cpus(job),
@@ -485,6 +496,7 @@ FIELDS: dict[str, Field] = {
     "partition": lambda view, job: view.partition(job),
     "pending": lambda view, job: max(0, (job.started_at or view.at) - job.submitted_at),
     "planned_nodes": _planned_nodes,
+    "prefer": lambda view, job: job.spec.request.prefer or None,
     "preempt_at": lambda view, job: job.preempted.at if job.preempted is not None else 0,
     "preempt_eligible_at": _preempt_eligible,
     "priority": lambda view, job: view.state.queue.priority(job),
@@ -496,9 +508,13 @@ FIELDS: dict[str, Field] = {
     "reservation": lambda view, job: reservation_of(job) or None,
     "restarts": lambda view, job: job.restarts,
     "scheduler": lambda view, job: job.alloc.planned_by if job.alloc is not None else "Main",
+    "segment_level": lambda view, job: job.spec.request.segment_level or None,
+    "segment_size": lambda view, job: job.spec.request.segment or None,
     "sid": lambda view, job: job.spec.sid,
     "sockets_cores_threads": _sockets_cores_threads,
     "sockets_per_node": lambda view, job: _asked(job).sockets_per_node or None,
+    "spread_job": lambda view, job: int(job.spec.request.spread_job),
+    "spread_segments": lambda view, job: int(job.spec.request.spread_segments),
     "start_at": lambda view, job: view.start(job),
     "started_at": lambda view, job: job.started_at,
     "state": lambda view, job: state_word(job.state, shown_flags(job)),
@@ -518,6 +534,8 @@ FIELDS: dict[str, Field] = {
     "seconds_before_suspension": lambda view, job: (
         job.suspended_at - job.started_at - job.suspended_seconds if job.state == SUSPENDED else 0
     ),
+    "switch_wait": _switch_wait,
+    "switches": lambda view, job: job.spec.request.switches,
     "task_id": lambda view, job: job.array_task_id,
     "tasks": _tasks,
     "tasks_per_core": lambda view, job: _asked(job).ntasks_per_core or None,
@@ -526,6 +544,7 @@ FIELDS: dict[str, Field] = {
     "tasks_per_socket": lambda view, job: _asked(job).ntasks_per_socket or None,
     "threads_per_core": lambda view, job: _asked(job).threads_per_core or None,
     "time_min": lambda view, job: job.spec.request.time_min_minutes * 60,
+    "topology": lambda view, job: job.spec.request.topology or None,
     "tmp": lambda view, job: job.spec.request.tmp_mib,
     "tres": lambda view, job: _allocated_tres(view, job) or _requested_tres(view, job),
     "tres_per_job": lambda view, job: gpu_text(job.spec.request.gpus),
@@ -533,6 +552,7 @@ FIELDS: dict[str, Field] = {
     "tres_per_socket": lambda view, job: gpu_text(_asked(job).gpus_per_socket),
     "tres_per_task": _per_task,
     "uid": lambda view, job: job.spec.uid,
+    "use_min_nodes": lambda view, job: int(job.spec.request.use_min_nodes),
     "used": lambda view, job: view.used(job),
     "user": lambda view, job: job.spec.user,
     "wckey": lambda view, job: job.spec.wckey or None,

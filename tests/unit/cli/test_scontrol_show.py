@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ctld.core.apply.indexes import put
 from ctld.core.cluster import NodeFacts, Settings
-from ctld.core.model import Allocation, GpuRequest, NodeShare, Step
+from ctld.core.model import Allocation, GpuRequest, NodeShare, Request, Step
 from ctld.core.state import State
 from muster.gres_text import gres_count
 from muster.ids import JobId, StepId, UnixTime
@@ -222,6 +222,29 @@ def test_details_name_cpus_and_devices_of_each_group_of_nodes(cluster: Served) -
     found = pairs(cluster.out("scontrol", "-od", "show", "job", "102"))
     assert gres_count(found["AllocTRES"]) == 4
     assert gres_count(found["GRES"]) == 2
+
+
+def test_a_job_shows_where_its_nodes_have_to_lie(tmp_path: Path) -> None:
+    state = a_state()
+    shape = Request(
+        switches=2, switches_wait_seconds=90, segment=4, segment_level="rack", spread_segments=True, contiguous=True,
+        consolidate_segments=True, spread_job=True, use_min_nodes=True, prefer="avx", topology="required:pod",
+    )  # fmt: skip
+    put(state, None, a_job(1, spec=a_spec(request=shape)))
+    put(state, None, a_job(2, spec=a_spec(switches=1)))
+    with served(state, tmp_path) as serving:
+        lines = [line.strip() for line in serving.out("scontrol", "show", "job", "1").splitlines()]
+        at = lines.index("Prefer=avx")
+        assert lines[at - 1].startswith("Features=(null)")
+        assert "Contiguous=1" in lines[at + 1].split()
+        at = lines.index("SegmentSize=4 SegmentLevel=rack SpreadSegments=Yes ConsolidateSegments=Yes")
+        assert lines[at + 1 : at + 5] == [
+            "Switches=2@00:01:30",
+            "Topology=required:pod",
+            "SpreadJob=Yes",
+            "UseMinNodes=Yes",
+        ]
+        assert "Switches=1@00:05:00" in serving.out("scontrol", "show", "job", "2")  # max_switch_wait
 
 
 def test_an_array_shows_all_its_records_and_a_member_one(cluster: Served) -> None:

@@ -316,6 +316,20 @@ def test_what_a_job_asks_of_sockets_cores_and_licences_is_shown(tmp_path: Path) 
         ]
 
 
+def test_columns_of_placement_say_what_was_asked_for(tmp_path: Path) -> None:
+    state = a_state()
+    asked = a_spec(switches=2, switches_wait_seconds=90, segment=4, contiguous=True, prefer="avx")
+    put(state, None, a_job(1, spec=asked))
+    put(state, None, a_job(2, spec=a_spec()))
+    with served(state, tmp_path, clock=StandingClock(NOON)) as serving:
+        names = "reqswitch:.2,wait4switch:.4,segmentsize:.4,prefer:.7,contiguous:.2"
+        assert serving.out("squeue", "-h", "-Si", "-O", names).splitlines() == [
+            " 2  90   4    avx 1",
+            " 0   0 N/A (null) 0",
+        ]
+        assert serving.out("squeue", "-h", "-Si", "-o", "%O").split() == ["1", "0"]
+
+
 def test_many_ids_travel_in_the_body_of_the_question(cluster: Served) -> None:
     ids = ",".join(str(number) for number in range(102, 5000))
     assert cluster.out("squeue", "-h", "-tall", "-Si", "-o", "%i", "-j", ids).split() == ["102", "103", "104", "105"]

@@ -16,6 +16,9 @@ from tests.served import run
         ("-G2", "--gpus"),
         ("--mem-per-cpu=1G", "--mem-per-cpu"),
         ("-O", "--overcommit"),
+        ("--switches=1", "--switches"),
+        ("--topology=required:rack", "--topology"),
+        ("--bundle=cpus=2:2", "--bundle"),
         ("--nodes=1,2", "a list of node counts in --nodes"),
     ],
 )

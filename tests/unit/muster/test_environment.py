@@ -179,6 +179,8 @@ class TestEcho:
             "SLURM_OVERCOMMIT": "1",
         }
         assert echoed({}) == {}
+        assert echoed({"segment": 4}) == {"SLURM_JOB_SEGMENT_SIZE": "4"}
+        assert echoed({"segment": "4:required:rack"}) == {"SLURM_JOB_SEGMENT_SIZE": "4"}
         assert echoed({"dependency": "afterok:7"}) == {"SLURM_JOB_DEPENDENCY": "afterok:7"}
 
     def test_the_size_of_a_plane_has_a_variable_of_its_own(self) -> None:

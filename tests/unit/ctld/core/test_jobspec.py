@@ -337,3 +337,33 @@ def test_a_batch_job_needs_a_script_and_a_folder() -> None:
 def test_an_unsupported_value_is_refused_by_name() -> None:
     with pytest.raises(Refused, match="--exclusive=topo is not supported"):
         made(exclusive="topo")
+
+
+# Where nodes lie.
+
+
+def test_placement_is_read_into_the_shape() -> None:
+    request = made(
+        switches="2@10",
+        topology=" Required:rack",
+        segment="4:required:pod",
+        contiguous=True,
+        spread_job=True,
+        spread_segments=True,
+        consolidate_segments=True,
+        use_min_nodes=True,
+        prefer=" a&b ",
+        nodes=[8, 8],
+    ).spec.request
+    assert (request.switches, request.switches_wait_seconds) == (2, 600)
+    assert (request.segment, request.segment_level, request.topology) == (4, "pod", "required:rack")
+    assert (request.contiguous, request.spread_job, request.use_min_nodes) == (True, True, True)
+    assert (request.spread_segments, request.consolidate_segments, request.prefer) == (True, True, "a&b")
+    assert made(switches="1").spec.request.switches_wait_seconds == -1
+    assert made(segment=4).spec.request.segment == 4
+
+
+@pytest.mark.parametrize("fields", [{"switches": "x"}, {"topology": "rack"}, {"segment": "4:rack"}, {"segment": 0}])
+def test_placement_that_cannot_be_read_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        made(**fields)

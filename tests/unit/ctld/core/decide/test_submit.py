@@ -11,6 +11,7 @@ from muster.ids import UnixTime
 from muster.states import JobState
 from tests.builders import ADMIN, NOON, USER, a_partition, a_state
 from tests.deciding import Desk
+from tests.topologies import a_tree
 
 
 def _with(desk: Desk, index: int, **fields: object) -> Node:
@@ -351,3 +352,74 @@ def test_ids_taken_at_once_differ() -> None:
 def test_a_dependency_that_is_wrong_is_an_error_of_the_request() -> None:
     assert isinstance(refusal(Desk(), dependency="x:1"), InvalidInput)
     assert refusal(Desk(), by=USER, dependency="afterok:1").slurm_code == 2038
+
+
+# Where nodes lie.
+
+
+def _in_racks() -> Desk:
+    """Nodes n1 to n4 in one rack, n5 to n8 in another, partitions main and (n1, n2, n5) small."""
+    racks = a_tree((4, 4), levels=("spine", "rack"))
+    settings = Settings(require_registration=False, topologies=(racks,))
+    partitions = (a_partition("main", nodes=8), a_partition("small", nodes=(0, 1, 4)))
+    return Desk(8, settings=settings, partitions=partitions)
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        (
+            {"topology": "required:shelf"},
+            "topology default has no level 'shelf'; its levels are 0 to 1 (0 the finest) or rack, spine",
+        ),
+        (
+            {"topology": "required:rack", "nodes_min": 5},
+            "--topology=required:rack cannot have 5 nodes: the largest domain of that level has 4 of partition main",
+        ),
+        (
+            {"topology": "required:rack", "nodes_min": 3, "partitions": ("small",)},
+            "--topology=required:rack cannot have 3 nodes: the largest domain of that level has 2 of partition small",
+        ),
+        (
+            {"segment": 3, "nodes_min": 8},
+            "--segment=3 does not fit the job size (8): node count must be evenly divisible by segment size",
+        ),
+        (
+            {"segment": 6, "segment_level": "rack", "nodes_min": 6},
+            "--segment=6:required:rack cannot have 6 nodes: the largest domain of that level has 4 of partition main",
+        ),
+    ],
+)
+def test_what_no_topology_can_give_is_refused(fields: dict[str, object], hint: str) -> None:
+    error = refusal(_in_racks(), **fields)
+    assert (error.sentence, error.hint) == ("Requested topology configuration is not available", hint)
+
+
+def test_one_partition_whose_topology_can_give_it_is_enough() -> None:
+    desk = _in_racks()
+    assert desk.submit(topology="required:rack", nodes_min=3, partitions=("small", "main"))
+    assert desk.submit(topology="preferred:rack", nodes_min=5)
+    assert desk.submit(topology="required:spine", nodes_min=8)
+    assert desk.submit(segment=4, nodes_min=8)
+    assert desk.submit(switches=1, nodes_min=8)  # That is waited for, and then not.
+
+
+def test_without_a_topology_there_are_no_levels_and_no_segments() -> None:
+    desk = Desk()
+    error = refusal(desk, topology="preferred:rack")
+    assert error.hint == "topology default is flat and has no levels, 'rack' is asked for"
+    error = refusal(desk, segment=2, nodes_min=2)
+    assert error.hint == "partition main has no topology, and so no segments: leave --segment out"
+    assert desk.submit(switches=1, nodes_min=4)
+
+
+def test_liked_features_that_no_node_has_are_refused() -> None:
+    desk = Desk()
+    desk.state.nodes[0] = _with(desk, 0, features=("avx",))
+    error = refusal(desk, prefer="avx|nope")
+    assert (error.sentence, error.hint) == (
+        "Invalid preferred feature specification",
+        "no node has the feature nope; the nodes have avx",
+    )
+    assert refusal(desk, prefer="avx&&").slurm_code == 2133
+    assert desk.submit(prefer="avx")
