@@ -185,8 +185,6 @@ class _Reader:
                 parts["limits"][name] = values.pop(name)
         self.named += [(name, entry.place) for name in values.get("preempt", ())]
         idle = [f"Flags={flag}" for flag in values.get("flags", ()) if flag in _IDLE_FLAGS]
-        if values.get("max_queue_wait_seconds", UNSET) != UNSET:
-            idle.append("MaxQueueWait")
         for what in idle:
             self.problems.warning(entry.place, f"{what} of QOS {one.name} has no effect in this release")
         return msgspec.structs.replace(

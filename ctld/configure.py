@@ -22,6 +22,7 @@ from ctld.core.model import UNLIMITED, Ranges
 from ctld.gresconf import devices_of
 from muster.config.records import ClusterConfig, GresLine, NodeConfig, PartitionConfig, Topology
 from muster.hostlist import natural_key
+from muster.units import parse_duration
 
 _SCRIPT_BYTES = 4 << 20
 _REQUEUE_DELAY_SECONDS = 120
@@ -92,6 +93,7 @@ def settings(config: ClusterConfig) -> Settings:
         clock_changes=clock_changes(),
         reservation_over_run_minutes=_limit(config.reservation_over_run_minutes),
         preemption=_preemption(config),
+        max_queue_wait_seconds=_wait(parameters.get("max_queue_wait") or "UNLIMITED"),
         accounting_enforce=config.accounting_enforce,
         limit_stops_partition="assoc_limit_stop" in parameters,
         priority=_priority(config),
@@ -268,6 +270,11 @@ def _topology(one: Topology, index: dict[str, int]) -> TopologySpec:
         block_sizes=one.block_sizes,
         levels=one.levels,
     )
+
+
+def _wait(text: str) -> int:
+    seconds = parse_duration(text)
+    return -1 if seconds is None else seconds
 
 
 def _limit(value: int | None) -> int:

@@ -310,3 +310,5 @@ class Settings(Record, frozen=True):
     pack_weights: tuple[tuple[str, float], ...] = ()
     """Of GPU_BINPACK by TRES (cpu, mem, gres/gpu); empty: best fit."""
     preemption: Preemption = Preemption()
+    max_queue_wait_seconds: int = -1
+    """SchedulerParameters=max_queue_wait: a job that waited longer stands first in its tier; below 0: no bound."""

@@ -321,6 +321,7 @@ def rebuilt(state: State) -> State:
     other.usage.reset_at = state.usage.reset_at
     other.array_status = dict(state.array_status)
     other.queue.priorities = dict(state.queue.priorities)
+    other.queue.patience.late = dict(state.queue.patience.late)
     rebuild(other)
     return other
 

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 
 from ctld.core.model import Job, Request
+from ctld.core.patience import Patience
 
 _BLOCK = 512
 """Most order keys in one block; a block at the bound is cut into two."""
@@ -123,7 +124,7 @@ class JobClass:
             yield key & _ID_MASK
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Walk (priority, job id) in order."""
+        """Walk (priority, job id) in order; a job past its longest wait has its standing for a priority."""
         for key in self.order:
             yield _TOP - (key >> _ID_BITS), key & _ID_MASK
 
@@ -163,13 +164,16 @@ class Queue:
         """Ids of pending jobs whose priority is to be computed anew; None while nobody computes any."""
         self._fixed: set[int] = set()
         """Queued jobs whose priority was set by hand."""
+        self.patience = Patience()
+        """How long jobs may wait, and which are past that."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def follow(self, other: Queue) -> None:
-        """Take over what is no part of the records: computed priorities, and who waits for one."""
+        """Take over what is no part of the records: computed priorities, who waits for one, and who waits too long."""
         self.priorities, self.unrated = other.priorities, other.unrated
+        self.patience = Patience(late=other.patience.late)
 
     def priority(self, job: Job) -> int:
         """Give the priority that orders the job and is shown: 0 while it is held, one set by hand as it is, else the
@@ -186,18 +190,30 @@ class Queue:
                 continue
             self.priorities[job_id] = value
             place = self._places.get(job_id)
-            if place is None or job_id in self._fixed:
+            if place is None or job_id in self._fixed or job_id in self.patience.late:
                 continue
-            members, before = place
-            after = order_key(value, job_id)
-            if after != before:
-                members.order.remove(before)
-                members.order.insert(after)
-                self._places[job_id] = (members, after)
-                moved += 1
+            moved += self._move(job_id, value)
         if moved:
             self.version += 1
         return moved
+
+    def hasten(self, at: int) -> int:
+        """Put the jobs that have waited longer than they may in front of all others of their tier; give how many moved.
+        To be called before a pass; costs nothing while nobody is late."""
+        moved = sum(self._move(job_id, self.patience.standing(job_id, 0)) for job_id in self.patience.overdue(at))
+        if moved:
+            self.version += 1
+        return moved
+
+    def _move(self, job_id: int, priority: int) -> bool:
+        members, before = self._places[job_id]
+        after = order_key(priority, job_id)
+        if after == before:
+            return False
+        members.order.remove(before)
+        members.order.insert(after)
+        self._places[job_id] = (members, after)
+        return True
 
     def forget_priority(self, job_id: int) -> None:
         """Drop what was computed for a job that has ended."""
@@ -234,7 +250,8 @@ class Queue:
         if not members:
             self._empty.pop(members.id, None)
             self.classes[members.id] = members
-        order = order_key(self.priority(job), job.id)
+        self.patience.watch(job)
+        order = order_key(self.patience.standing(job.id, self.priority(job)), job.id)
         members.order.insert(order)
         if job.priority_set:
             self._fixed.add(job.id)
@@ -248,6 +265,7 @@ class Queue:
             return
         members, order = place
         self._fixed.discard(job_id)
+        self.patience.forget(job_id)
         members.order.remove(order)
         if not members:
             del self.classes[members.id]

@@ -76,6 +76,7 @@ class Scheduler:
         state = self._store.state
         at = self._clock.now()
         queue = len(state.queue)
+        state.queue.hasten(at)
         made = plan(
             state,
             at,

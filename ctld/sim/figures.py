@@ -16,7 +16,6 @@ import numpy as np
 
 from ctld.sim.machine import Machine
 from ctld.sim.replay import Ints, Outcome
-from muster.units import parse_duration
 
 BOUND_SECONDS = 10
 CLOSE_SHARE = 0.1
@@ -216,10 +215,8 @@ def _sorted(groups: dict[str, Waits]) -> dict[str, Waits]:
 
 
 def _max_queue_wait(machine: Machine) -> int | None:
-    text = machine.config.scheduler_parameters.get("max_queue_wait")
-    if not text:
-        return None
-    return int(text) if text.isdigit() else parse_duration(text)
+    longest = machine.command.settings.max_queue_wait_seconds
+    return longest if longest >= 0 else None
 
 
 def busy_steps(outcome: Outcome, amount: Callable[[int], int]) -> tuple[list[int], list[int]]:

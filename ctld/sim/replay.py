@@ -179,6 +179,7 @@ class Replay:
             self._rate(now)
         else:
             self._ranking.follow(state)
+        state.queue.hasten(now)
         for _ in range(_MOST_PASSES):
             began = time.process_time()
             made = plan(state, now, reachable=self._reachable, memory=self._memory)

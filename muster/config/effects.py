@@ -48,8 +48,8 @@ OPTIONS = {
         "youngest_first",
     )),
     "scheduler_parameters": frozenset((
-        "allow_zero_lic", "assoc_limit_stop", "max_script_size", "max_switch_wait", "pack_serial_at_end",
-        "requeue_delay",
+        "allow_zero_lic", "assoc_limit_stop", "max_queue_wait", "max_script_size", "max_switch_wait",
+        "pack_serial_at_end", "requeue_delay",
     )),
     "select_type_parameters": frozenset((
         "cr_cpu", "cr_cpu_memory", "cr_core", "cr_core_memory", "cr_socket", "cr_socket_memory", "cr_memory",

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 
+from muster.errors import InvalidInput
+from muster.units import parse_duration
+
 _MANY = (1 << 31) - 1
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _FRACTIONS = ("node_reg_mem_percent",)
+_DURATIONS = {"SchedulerParameters": ("max_queue_wait",)}
+"""Options whose value is a time as in `--time`."""
 
 BOUNDS: dict[str, dict[str, tuple[int, int]]] = {
     "SchedulerParameters": {
@@ -78,6 +83,11 @@ BOUNDS: dict[str, dict[str, tuple[int, int]]] = {
 def mistakes(key: str, options: dict[str, str]) -> list[str]:
     """A sentence for each option of a key whose number is missing, no number, or out of bounds."""
     found: list[str] = []
+    for name in _DURATIONS.get(key, ()):
+        try:
+            parse_duration(options.get(name, "0"))
+        except InvalidInput as error:
+            found.append(f"{key}: {name}: {error.sentence}; {error.hint}")
     for name, (low, high) in BOUNDS.get(key, {}).items():
         text = options.get(name)
         if text is None:

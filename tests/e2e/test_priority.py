@@ -17,7 +17,8 @@ from tests.e2e.conftest import User, running, until
 TREE = """\
 QOS - 'normal':Description='Normal QOS default'
 QOS - 'high':Priority=10
-Cluster - 'muster':Fairshare=1:QOS='normal,high'
+QOS - 'hasty':MaxQueueWait=0:02
+Cluster - 'muster':Fairshare=1:QOS='normal,high,hasty'
 Parent - 'root'
 Account - 'greedy':Fairshare=1
 Account - 'modest':Fairshare=1
@@ -74,6 +75,7 @@ def test_the_account_that_used_less_goes_first_and_the_factors_add_up(user: User
     modest = user.submit(*whole, "-A", "modest", "--nice=3", script=order.format("modest"))
     # Nothing had been used when priorities were last computed.
     assert shown(user, greedy) > shown(user, modest)
+    until(lambda: user.ok("squeue", "-h", "-j", str(holder), "-o", "%M").strip() != "0:00", "a second to be used")
     restart(user)
     assert shown(user, greedy) < shown(user, modest) - 4000
     for job in (greedy, modest):
@@ -120,3 +122,21 @@ def test_unknown_accounts_and_qos_are_refused(user: User) -> None:
     job = user.submit("--begin=now+1hour", "-A", "MODEST")
     assert user.ok("squeue", "-h", "-j", str(job), "-o", "%a %q") == "modest normal\n"
     user.ok("scancel", str(job))
+
+
+def test_a_job_past_its_longest_wait_goes_first_whatever_its_priority(user: User) -> None:
+    whole = ("-N1", "--exclusive", "--time=10")
+    holder = user.submit(*whole, script="#!/bin/sh\nwhile [ ! -e open ]; do sleep 0.1; done\n")
+    user.wait_for(holder, "RUNNING")
+    order = "#!/bin/sh\necho {} >> order\n"
+    first = user.submit(*whole, "--qos=high", script=order.format("first"))
+    hasty = user.submit(*whole, "--qos=hasty", "--nice=9000", script=order.format("hasty"))
+
+    def reasons() -> list[str]:
+        return [user.ok("squeue", "-h", "-j", str(job), "-o", "%r").strip() for job in (hasty, first)]
+
+    until(lambda: reasons() == ["Resources", "Priority"], "the hasty job to stand first", user.describe)
+    assert shown(user, hasty) < shown(user, first)
+    (user.folder / "open").touch()
+    assert [user.ended(job) for job in (hasty, first)] == ["COMPLETED", "COMPLETED"]
+    assert (user.folder / "order").read_text().split() == ["hasty", "first"]

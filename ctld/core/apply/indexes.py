@@ -20,6 +20,7 @@ from ctld.core.limits.book import Book
 from ctld.core.limits.holding import holding
 from ctld.core.limits.load import Load
 from ctld.core.model import Job, NodeShare
+from ctld.core.patience import Patience
 from ctld.core.queue import Queue
 from ctld.core.state import State
 from ctld.core.times import grace_end, latest_start, limit_end
@@ -190,6 +191,8 @@ def _moved(old: Job, new: Job) -> bool:
         old.priority != new.priority
         or old.priority_set != new.priority_set
         or old.limit_seconds != new.limit_seconds
+        or old.eligible_at != new.eligible_at
+        or old.accrues_at != new.accrues_at
         or (
             old.spec is not new.spec
             and (
@@ -371,6 +374,7 @@ def rebuild(state: State) -> None:
     # The scheduler compares versions and class numbers: neither may ever come back with another meaning.
     state.queue = Queue(first_id=queue.next_id, version=queue.version + 1)
     state.queue.follow(queue)
+    state.queue.patience = patience(state)
     state.queue.kept_by_user = frozenset(
         partition.name for partition in state.partitions.values() if partition.exclusive == "USER"
     )
@@ -407,8 +411,21 @@ def rebuild(state: State) -> None:
         put(state, None, job, live=False)
 
 
+def patience(state: State) -> Patience:
+    """Give how long jobs may wait by the settings and the QOS; who is past that stays known."""
+    by_qos = {
+        one.name: one.max_queue_wait_seconds for one in state.accounts.qos.values() if one.max_queue_wait_seconds >= 0
+    }
+    return Patience(state.settings.max_queue_wait_seconds, by_qos, state.queue.patience.late)
+
+
 def recount(state: State) -> None:
-    """Count anew what limits look at (after a new feed of associations)."""
+    """Count anew what limits look at, and how long jobs may wait (after a new feed of associations)."""
+    waits = patience(state)
+    if waits.bounds != state.queue.patience.bounds:
+        state.queue.patience = waits
+        for job_id in list(state.queue):
+            state.queue.add(state.jobs[job_id])
     _open_book(state)
     if not state.limits.enforced:
         return

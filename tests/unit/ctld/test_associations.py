@@ -34,7 +34,7 @@ def test_reads_tree_limits_and_qos() -> None:
     problems = Problems()
     made = associations.read(TREE, "tux.cfg", problems)
     assert problems.errors == []
-    assert problems.warnings == ["tux.cfg:4: MaxQueueWait of QOS costly has no effect in this release"]
+    assert problems.warnings == []
     physics = Limits(grp_tres={"cpu": 64, "mem": 2048}, grp_wall_minutes=1440, max_jobs=4)
     assert made.associations == (
         Association(1, "root", qos=("normal", "high")),

@@ -10,6 +10,7 @@ from ctld import configure
 from ctld.core.commands import ApplyConfig
 from ctld.core.model import UNLIMITED
 from muster.config.load import load
+from muster.errors import ConfigError
 
 
 def applied(folder: Path, *lines: str) -> ApplyConfig:
@@ -50,6 +51,25 @@ def test_nodes_stand_in_natural_order_and_partitions_name_them_by_place(tmp_path
 def test_a_requeued_job_waits_as_long_as_was_said(tmp_path: Path, line: str, seconds: int) -> None:
     command = applied(tmp_path, line, "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
     assert command.settings.requeue_delay_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("SchedulerParameters=bf_continue", -1),
+        ("SchedulerParameters=max_queue_wait=UNLIMITED", -1),
+        ("SchedulerParameters=max_queue_wait=90", 5400),
+        ("SchedulerParameters=max_queue_wait=2-0,bf_continue", 172_800),
+    ],
+)
+def test_the_longest_wait_is_a_time_as_of_a_job(tmp_path: Path, line: str, seconds: int) -> None:
+    command = applied(tmp_path, line, "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
+    assert command.settings.max_queue_wait_seconds == seconds
+
+
+def test_a_longest_wait_that_is_no_time_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"muster.conf:3: SchedulerParameters: max_queue_wait: .*write minutes, M:S"):
+        applied(tmp_path, "SchedulerParameters=max_queue_wait=soon", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
 
 
 def test_words_of_long_keys_reach_the_settings(tmp_path: Path) -> None:

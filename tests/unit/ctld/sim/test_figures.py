@@ -78,7 +78,7 @@ def test_a_late_start_breaks_the_promise() -> None:
 def test_jobs_over_max_queue_wait_are_counted(tmp_path: Path) -> None:
     conf = tmp_path / "muster.conf"
     conf.write_text(
-        "ClusterName=c\nSlurmctldHost=h\nSchedulerParameters=max_queue_wait=9\nNodeName=n1 CPUs=10\n"
+        "ClusterName=c\nSlurmctldHost=h\nSchedulerParameters=max_queue_wait=0:09\nNodeName=n1 CPUs=10\n"
         "PartitionName=p Nodes=ALL Default=YES\n"
     )
     assert figures(from_file(conf), an_outcome()).over_max_queue_wait == 1
