@@ -110,5 +110,5 @@ class Plan:
     complete: bool = True
     """False: the budget ran out; call again in the next turn."""
     preemptions: tuple[Preempt, ...] = ()
-    looked_at: int = 0
-    """Jobs for which a place was looked for."""
+    looked_at: int = field(default=0, compare=False)
+    """Jobs for which a place was looked for: fewer where a memory knows that there is none."""
