@@ -10,6 +10,7 @@ from ctld.core.devices import shared_gpus
 from ctld.core.model import Job, JobSpec, NodeShare, Ranges, Step, StepResult, TaskResult
 from ctld.core.state import State
 from ctld.core.times import limit_end
+from ctld.sched.addresses import variables
 from muster import hostlist, units
 from muster.ids import BATCH_STEP, UnixTime
 from muster.v1 import node_pb2
@@ -146,6 +147,7 @@ def _launch(state: State, job: Job, share: NodeShare, step_id: int) -> node_pb2.
         kill_wait_seconds=state.settings.kill_wait_seconds,
     )
     _fill_job(state, job, launch.job)
+    launch.job.echo.update(variables(state, job, share.node))
     here = launch.here
     here.node_name = state.nodes[share.node].spec.name
     here.cpus = share.cpus

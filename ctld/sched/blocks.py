@@ -23,7 +23,7 @@ def in_blocks(layout: Layout, fits: Ints, ask: Ask) -> list[int] | None:
     if seed is None:
         return None
     if seed:
-        level = _level_for(layout, max(ask.least, len(seed)))
+        level = block_level(layout, max(ask.least, len(seed)))
         return in_domain(layout, fits, ask, min(level, layout.depth - 1))
     fits = fits[layout.domain[0][fits] >= 0]
     for wanted in range(min(ask.most, len(fits)), ask.least - 1, -1):
@@ -65,7 +65,7 @@ def consolidated(layout: Layout, wanted: int, segment: int, *, spread: bool) -> 
         base = layout.spec.block_sizes[0]
         total = wanted // segment * -(-segment // base) * base
     if layout.spec.kind == "block":
-        return list(range(min(_level_for(layout, total), layout.depth - 1), layout.depth))
+        return list(range(min(block_level(layout, total), layout.depth - 1), layout.depth))
     return list(range(layout.depth))
 
 
@@ -119,7 +119,7 @@ def _shifts(layout: Layout) -> list[int]:
     return [(size // base).bit_length() - 1 for size in layout.spec.block_sizes]
 
 
-def _level_for(layout: Layout, nodes: int) -> int:
+def block_level(layout: Layout, nodes: int) -> int:
     """Give the smallest enabled level whose blocks have as many base blocks as the job needs; the number of levels
     where none has: then the whole cluster is one block."""
     needed = -(-nodes // layout.spec.block_sizes[0])
@@ -131,7 +131,7 @@ def _level_for(layout: Layout, nodes: int) -> int:
 
 def _place(layout: Layout, counts: Ints, wanted: int, dear: Ints | None) -> Share | None:
     """Choose the block for so many nodes and what its base blocks give; None when no block has enough."""
-    level = _level_for(layout, wanted)
+    level = block_level(layout, wanted)
     if level == 0:
         enough = np.flatnonzero(counts >= wanted)
         if not len(enough):
