@@ -41,6 +41,7 @@ PARTITION_FIELDS = (
     *("hidden", "max_memory_per_cpu", "max_memory_per_node", "max_minutes", "max_nodes", "min_nodes", "name"),
     *("grace_seconds", "max_cpus_per_node", "max_cpus_per_socket", "node_count", "nodes", "oversubscribe"),
     *("preempt_mode", "priority_job_factor", "priority_tier", "root_only", "state", "tres"),
+    *("default_topology", "lln", "topology"),
 )
 STEP_FIELDS = (
     *("cpus", "id", "id_sort", "is_batch", "limit", "name", "nodelist", "nodes", "partition", "started_at", "state"),
@@ -238,12 +239,14 @@ def partition(one: Record, oneliner: bool) -> str:
         f"AllocNodes=ALL Default={_yes(one['default'])} QoS=N/A",
         f"DefaultTime={default} DisableRootJobs={_yes(one['disable_root_jobs'])} Exclusive={one['exclusive']}"
         f" GraceTime={one['grace_seconds']} Hidden={_yes(one['hidden'])}",
-        f"MaxNodes={_unlimited(one['max_nodes'])} MaxTime={most} MinNodes={one['min_nodes']} LLN=NO"
+        f"MaxNodes={_unlimited(one['max_nodes'])} MaxTime={most} MinNodes={one['min_nodes']} LLN={_yes(one['lln'])}"
         f" MaxCPUsPerNode={_bound(one['max_cpus_per_node'])} MaxCPUsPerSocket={_bound(one['max_cpus_per_socket'])}",
         f"Nodes={one['nodes'] or NULL}",
         f"PriorityJobFactor={one['priority_job_factor']} PriorityTier={one['priority_tier']}"
         f" RootOnly={_yes(one['root_only'])} ReqResv=NO OverSubscribe={one['oversubscribe']}",
         f"OverTimeLimit=NONE PreemptMode={one['preempt_mode']}",
+        *([f"Topology={one['topology']}"] if one["topology"] else ()),
+        *([f"DefaultTopology={one['default_topology']}"] if one["default_topology"] else ()),
         f"State={one['state']} TotalCPUs={one['cpus']} TotalNodes={one['node_count']} SelectTypeParameters=NONE",
         f"JobDefaults={NULL}",
         f"{_memory('Def', one['default_memory_per_cpu'], one['default_memory_per_node'])}"

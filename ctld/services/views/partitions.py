@@ -40,12 +40,14 @@ FIELDS: dict[str, Field] = {
         partition.def_memory_per_node_mib or (0 if partition.def_memory_per_cpu_mib else _cluster_default(state)[1])
     ),
     "default_minutes": lambda state, partition: partition.default_minutes,
+    "default_topology": lambda state, partition: partition.default_topology or None,
     "deny_accounts": lambda state, partition: ",".join(partition.deny_accounts),
     "deny_qos": lambda state, partition: ",".join(partition.deny_qos),
     "disable_root_jobs": lambda state, partition: int(partition.disable_root_jobs),
     "exclusive": lambda state, partition: partition.exclusive,
     "grace_seconds": lambda state, partition: partition.grace_seconds,
     "hidden": lambda state, partition: int(partition.hidden),
+    "lln": lambda state, partition: int(partition.lln or state.settings.lln),
     "max_memory_per_cpu": lambda state, partition: partition.max_memory_per_cpu_mib,
     "max_memory_per_node": lambda state, partition: partition.max_memory_per_node_mib,
     "max_minutes": lambda state, partition: partition.max_minutes,
@@ -67,6 +69,7 @@ FIELDS: dict[str, Field] = {
     "priority_tier": lambda state, partition: partition.priority_tier,
     "root_only": lambda state, partition: int(partition.root_only),
     "state": lambda state, partition: partition.state,
+    "topology": lambda state, partition: partition.topology or None,
     "tres": _tres,
 }
 """Field name -> what gives it; `members` are node indexes as flat ranges (lo, hi, lo, hi, ...)."""

@@ -317,6 +317,20 @@ def test_a_partition_reads_as_slurms_example(cluster: Served) -> None:
     assert cluster.out("scontrol", "show", "partitions") == GPU
 
 
+def test_a_partition_tells_by_which_topology_its_nodes_are_chosen(tmp_path: Path) -> None:
+    partitions = (a_partition("tight", topology="net", default_topology="required:rack", lln=True), a_partition("main"))
+    with served(a_state(partitions=partitions), tmp_path) as serving:
+        lines = [line.strip() for line in serving.out("scontrol", "show", "partition", "tight").splitlines()]
+        at = lines.index("Topology=net")
+        assert lines[at - 1].startswith("OverTimeLimit=")
+        assert lines[at + 1] == "DefaultTopology=required:rack"
+        assert lines[at + 2].startswith("State=UP")
+        assert any(" LLN=YES " in line for line in lines)
+        plain = serving.out("scontrol", "show", "partition", "main")
+        assert "Topology=" not in plain
+        assert " LLN=NO " in plain
+
+
 def test_steps_are_records_too_the_batch_script_first(cluster: Served) -> None:
     assert cluster.out("scontrol", "show", "step") == (
         "StepId=102.batch UserId=1000 StartTime=2025-06-15T15:06:40 TimeLimit=UNLIMITED\n"
