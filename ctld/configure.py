@@ -100,6 +100,8 @@ def settings(config: ClusterConfig) -> Settings:
         topologies=_topologies(config, index),
         topology_optional="topooptional" in {word.lower() for word in config.topology_parameters},
         max_switch_wait_seconds=int(parameters.get("max_switch_wait") or _SWITCH_WAIT_SECONDS),
+        any_constraint="ignore_constraint_validation" in parameters,
+        any_prefer="ignore_prefer_validation" in parameters,
         lln="CR_LLN" in select,
         pack_serial_at_end="pack_serial_at_end" in parameters,
         pack_weights=(tuple(sorted(config.pack_weights.items())) or _PACK_WEIGHTS) if _BINPACK in select else (),

@@ -304,6 +304,10 @@ class Settings(Record, frozen=True):
     topology_optional: bool = False
     """TopologyParam=TopoOptional: only jobs with --switches or --topology look at the tree."""
     max_switch_wait_seconds: int = 300
+    any_constraint: bool = False
+    """SchedulerParameters=ignore_constraint_validation: features that no node has (yet) may be asked for."""
+    any_prefer: bool = False
+    """... ignore_prefer_validation: the same for --prefer."""
     lln: bool = False
     """CR_LLN: least loaded nodes first."""
     pack_serial_at_end: bool = False

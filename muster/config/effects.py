@@ -48,7 +48,8 @@ OPTIONS = {
         "youngest_first",
     )),
     "scheduler_parameters": frozenset((
-        "allow_zero_lic", "assoc_limit_stop", "max_queue_wait", "max_script_size", "max_switch_wait",
+        "allow_zero_lic", "assoc_limit_stop", "ignore_constraint_validation", "ignore_prefer_validation",
+        "max_queue_wait", "max_script_size", "max_switch_wait",
         "pack_serial_at_end", "requeue_delay",
     )),
     "select_type_parameters": frozenset((

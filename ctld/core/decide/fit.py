@@ -262,7 +262,7 @@ def _check_prefer(state: State, request: Request) -> None:
         choices(request.prefer, lambda name: known.get(name, 0), (1 << len(state.nodes)) - 1)
     except InvalidInput as error:
         raise invalid(2133, str(error)) from None
-    if unknown:
+    if unknown and not state.settings.any_prefer:
         there = f"; the nodes have {_listed(known)}" if known else "; no node has features"
         raise invalid(2133, f"no node has the feature {unknown[0]}{there}")
 
@@ -292,7 +292,7 @@ def _allowed(state: State, request: Request) -> int | None:
     known = inventory(state).features
     try:
         unknown = sorted(names(request.constraint) - known.keys())
-        if unknown:
+        if unknown and not state.settings.any_constraint:
             there = f"; the nodes have {_listed(known)}" if known else "; no node has features"
             raise invalid(2029, f"no node has the feature {unknown[0]}{there}")
         fitting = 0
@@ -302,7 +302,7 @@ def _allowed(state: State, request: Request) -> int | None:
         if error.slurm_code:
             raise
         raise invalid(2029, str(error)) from None
-    return bits & fitting
+    return bits if state.settings.any_constraint else bits & fitting
 
 
 def _first_nodes_fit(state: State, request: Request, partition: PartitionSpec, wanted: Floor) -> bool:

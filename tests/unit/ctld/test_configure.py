@@ -89,3 +89,17 @@ def test_words_of_long_keys_reach_the_settings(tmp_path: Path) -> None:
 def test_memory_is_not_counted_where_cores_alone_are(tmp_path: Path) -> None:
     command = applied(tmp_path, "SelectTypeParameters=CR_Core", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
     assert (command.settings.memory_consumable, command.settings.max_script_bytes) == (False, 4 << 20)
+
+
+@pytest.mark.parametrize(("line", "seconds"), [("bf_continue", 300), ("max_switch_wait=0", 0), ("max_switch_wait=60", 60)])
+def test_jobs_wait_for_few_switches_as_long_as_was_said(tmp_path: Path, line: str, seconds: int) -> None:
+    command = applied(tmp_path, f"SchedulerParameters={line}", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
+    assert command.settings.max_switch_wait_seconds == seconds
+
+
+def test_features_that_no_node_has_are_let_through_where_that_was_said(tmp_path: Path) -> None:
+    plain = applied(tmp_path, "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL").settings
+    assert (plain.any_constraint, plain.any_prefer) == (False, False)
+    words = "SchedulerParameters=ignore_constraint_validation,ignore_prefer_validation"
+    lax = applied(tmp_path, words, "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL").settings
+    assert (lax.any_constraint, lax.any_prefer) == (True, True)

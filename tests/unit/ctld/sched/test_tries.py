@@ -149,3 +149,12 @@ def test_liked_features_are_tried_anew_when_they_come_free() -> None:
     ended(state, 102)
     ended(state, 105)
     assert starts(planned(state, NOON + 1, memory)) == {1: [5]}
+
+
+def test_features_that_a_node_gets_later_are_found() -> None:
+    state, memory = a_cluster(), PlanMemory()
+    queued(state, a_job(1, exclusive="node", constraint="fast"), a_job(2, exclusive="node", prefer="fast"))
+    made = planned(state, NOON, memory)
+    assert made.class_waits[state.queue.class_of(1).id].reason is Reason.BAD_CONSTRAINTS  # type: ignore[union-attr]
+    assert starts(made) == {2: [0]}
+    assert starts(planned(liked(state, 5, 6), NOON + 1, memory)) == {1: [5], 2: [6]}

@@ -309,6 +309,13 @@ def test_unknown_nodes_and_features_are_named() -> None:
     assert desk.submit(constraint="avx&ib")
 
 
+def test_an_administrator_may_let_jobs_ask_for_features_that_come_later() -> None:
+    desk = Desk(settings=Settings(require_registration=False, any_constraint=True, any_prefer=True))
+    assert desk.submit(constraint="avx&ib", prefer="fast")
+    assert refusal(desk, constraint="avx&&").slurm_code == 2029
+    assert refusal(desk, prefer="fast|").slurm_code == 2133
+
+
 def test_features_that_no_node_has_together_are_refused() -> None:
     desk = Desk()
     desk.state.nodes[0] = _with(desk, 0, features=("avx",))
