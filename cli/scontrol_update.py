@@ -20,7 +20,8 @@ _ENTITIES = (
 _JOB_KEYS = (
     ("arraytaskthrottle", 10), ("comment", 3), ("dependency", 1), ("eligibletime", 2), ("jobname", 4), ("name", 2),
     ("nice", 4), ("partition", 2), ("priority", 2), ("requeue", 4), ("reservationname", 3),
-    ("deadline", 3), ("timemin", 5),
+    ("deadline", 3), ("timemin", 5), ("contiguous", 3), ("prefer", 3), ("segmentsize", 7), ("switches", 5),
+    ("topology", 3),
     ("sitefactor", 5), ("starttime", 2), ("timelimit", 5),
 )  # fmt: skip
 _NODE_KEYS = (("activefeatures", 7), ("availablefeatures", 9), ("features", 1), ("reason", 1), ("state", 1),
@@ -112,8 +113,15 @@ def _update_job(entity: str, name: str, pairs: list[tuple[str, str, str]], quiet
 def _job_field(key: str, value: str, word: str) -> dict[str, Any]:
     if key == "reservationname":
         return {"reservation": value}
-    if key in ("comment", "dependency", "partition"):
+    if key in ("comment", "dependency", "partition", "prefer", "switches", "topology"):
         return {key: value}
+    if key == "segmentsize":
+        return {"segment": value}
+    if key == "contiguous":
+        words = {"1": True, "yes": True, "0": False, "no": False}
+        if value.lower() not in words:
+            raise base.Quit(1, f"scontrol: error: Invalid value in {word}: write yes or no")
+        return {key: words[value.lower()]}
     if key in ("name", "jobname"):
         return {"name": value}
     if key in ("starttime", "eligibletime"):

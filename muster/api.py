@@ -235,7 +235,12 @@ class UpdateJobRequest(Message, frozen=True):
     deadline: Epoch | None = None
     time_min_minutes: Limit | None = None
     reservation: Word | None = None
-    """Empty: none."""
+    """Empty: none. The same holds for the next four."""
+    prefer: Text | None = None
+    segment: Word | None = None
+    switches: Word | None = None
+    topology: Word | None = None
+    contiguous: bool | None = None
 
 
 class UpdateNodeRequest(Message, frozen=True):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from ctld.core.accounts import Association, Qos
 from ctld.core.cluster import NodeFacts, NodeSpec, PartitionSpec, Settings
-from ctld.core.model import Caller, GpuRequest, JobSpec, Ranges, StepResult
+from ctld.core.model import Caller, GpuRequest, JobSpec, Placement, Ranges, StepResult
 from ctld.core.plan import Plan
 from ctld.core.reservations import Access
 from muster.ids import JobId, StepId, UnixTime
@@ -140,6 +140,7 @@ class UpdateJob:
     deadline_at: UnixTime | None = None
     time_min_minutes: int | None = None
     reservations: tuple[str, ...] | None = None
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from ctld.core.accounts import Association, Qos
 from ctld.core.cluster import NodeFacts, NodeSpec, PartitionSpec, Settings
-from ctld.core.model import Allocation, Booking, Clause, Job, Kill, Preempted, Ranges, Step, StepResult
+from ctld.core.model import Allocation, Booking, Clause, Job, Kill, Placement, Preempted, Ranges, Step, StepResult
 from ctld.core.reservations import Reservation
 from muster.ids import NO_TASK, JobId, StepId, UnixTime
 from muster.records import RunRecord, StepRecord
@@ -213,6 +213,7 @@ class JobChanged(EventBase, frozen=True, tag="change"):
     time_min_minutes: int | None = None
     reservations: tuple[str, ...] | None = None
     exempt: tuple[str, ...] | None = None
+    placement: Placement | None = None
 
 
 class JobEligible(EventBase, frozen=True, tag="eligible"):

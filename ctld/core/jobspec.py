@@ -16,11 +16,12 @@ from ctld.core.commands import Submit
 from ctld.core.decide.numbering import LARGEST_PRIORITY
 from ctld.core.finespec import PerTask, fine_request, gres_requests, known_gres, sockets_cores_threads, tres_per_task
 from ctld.core.model import UNLIMITED, ArraySpec, Caller, GpuRequest, GresRequest, JobSpec, Ranges, Request, SignalSpec
+from ctld.core.placement import topology_text
 from muster import hostlist, idset
 from muster.api import JobRequest, NodeSizes
 from muster.errors import InvalidInput, Refused, TooLarge
 from muster.ids import UnixTime
-from muster.placement import parse_segment, parse_switches, parse_topology
+from muster.placement import parse_segment, parse_switches
 from muster.signals import parse_signal_option
 from muster.slurm_errors import slurm_text
 from muster.units import parse_count
@@ -233,7 +234,7 @@ def shape(request: JobRequest, settings: Settings) -> Request:
         overcommit=bool(request.overcommit),
         reservations=reservation_names(request.reservation),
         prefer=(request.prefer or "").strip(),
-        topology=_topology(request.topology),
+        topology=topology_text(request.topology),
         switches=switches,
         switches_wait_seconds=switches_wait,
         segment=segment,
@@ -378,11 +379,6 @@ def _exclusive(word: str | None) -> str:
     if word in ("node", "user"):
         return word
     raise _unsupported(f"--exclusive={word}")
-
-
-def _topology(text: str | None) -> str:
-    """Bring --topology to one form: equal wishes are equal texts."""
-    return ":".join(filter(None, parse_topology(text))) if text else ""
 
 
 def _of_sockets(

@@ -136,6 +136,22 @@ class Request(Record, frozen=True):
     fine: FineRequest | None = None
 
 
+class Placement(Record, frozen=True):
+    """Where nodes lie, as an update changes it in a request: fields of `Request`; None: unchanged."""
+
+    prefer: str | None = None
+    topology: str | None = None
+    switches: int | None = None
+    switches_wait_seconds: int | None = None
+    segment: int | None = None
+    segment_level: str | None = None
+    contiguous: bool | None = None
+
+    def given(self) -> dict[str, object]:
+        """Give the fields that are changed."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+
+
 class SignalSpec(Record, frozen=True):
     """--signal: warn the job `seconds` before its end."""
 

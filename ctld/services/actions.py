@@ -19,6 +19,7 @@ from ctld.core.decide.selection import select
 from ctld.core.jobids import Selector, parse_selector, parse_selectors, selector_text
 from ctld.core.jobspec import reservation_names
 from ctld.core.model import UNLIMITED, Caller
+from ctld.core.placement import placement_of
 from ctld.services import reservations
 from ctld.services.cancelling import Cancelling, Signaller
 from ctld.services.door import Call, Right, Route
@@ -162,6 +163,7 @@ class _Jobs:
             deadline_at=None if request.deadline is None else UnixTime(request.deadline),
             time_min_minutes=None if request.time_min_minutes is None else max(0, request.time_min_minutes),
             reservations=None if request.reservation is None else reservation_names(request.reservation),
+            placement=placement_of(request),
         )
 
     def _changed_limit(self, one: Selector, change: int) -> int:

@@ -157,6 +157,15 @@ def test_a_node_is_told_its_place_its_level_and_its_segment(user: User) -> None:
     assert shown(user, job)["SegmentLevel"] == "rack"
 
 
+def test_a_job_that_waits_for_a_rack_can_be_let_go(user: User, jobs: list[int]) -> None:
+    holding(user, jobs, "node1", "node5")
+    job = user.submit(*QUIET, "--exclusive", "-N4", "--topology=required:rack", script=SLEEP)
+    jobs.append(job)
+    waits_for(user, job, "TopologyLevel")
+    user.ok("scontrol", "update", f"jobid={job}", "topology=preferred:rack")
+    assert nodes_of(user, job) == "node[2-4,6]"
+
+
 def test_segments_go_where_each_has_room(user: User, jobs: list[int]) -> None:
     holding(user, jobs, "node1", "node5")
     job = user.submit(*QUIET, "--exclusive", "-N6", "--segment=3", script=SLEEP)
@@ -203,6 +212,8 @@ def test_srun_takes_the_options_for_an_allocation_of_its_own(user: User, jobs: l
     holding(user, jobs, "node4", "node7")
     done = user.ok("srun", "--exclusive", "-N3", "--mem=1", "--switches=1", "sh", "-c", "echo $SLURM_TOPOLOGY_LEVEL")
     assert done.split() == ["rack"] * 3
+    bundles = user.ok("srun", "--bundle=cpus=3:2", "--mem=1", "sh", "-c", "echo $SLURM_NTASKS $SLURM_CPUS_PER_TASK")
+    assert bundles.splitlines() == ["2 3"] * 2
     inside = user.submit("--mem=1", script="#!/bin/sh\nsrun --switches=1 true || echo refused\n")
     assert text_of(user, inside)[-1] == "refused"
 

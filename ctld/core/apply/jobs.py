@@ -114,6 +114,8 @@ def changed(state: State, event: JobChanged) -> None:
     request = {
         name: value for name in ("reservations", "time_min_minutes") if (value := getattr(event, name)) is not None
     }
+    if event.placement is not None:
+        request |= event.placement.given()
     if request:
         spec_fields["request"] = structs.replace(job.spec.request, **request)
     if spec_fields:

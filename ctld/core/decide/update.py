@@ -102,6 +102,12 @@ def _changes(state: State, job: Job, command: UpdateJob, at: UnixTime) -> list[E
         request = replace(job.spec.request, reservations=command.reservations)
         check_use(state, replace(job.spec, request=request), command.by)
         changed = replace(changed, reservations=command.reservations)
+    if command.placement is not None:
+        _needs_pending(job)
+        names = changed.partitions or job.spec.partitions
+        partitions = [state.partitions[name] for name in names if name in state.partitions]
+        check_fit(state, replace(job.spec.request, **command.placement.given()), partitions)
+        changed = replace(changed, placement=command.placement)
     if command.array_limit is not None:
         if not job.array_job_id:
             raise refused(2036, f"job {job.id} is no array")

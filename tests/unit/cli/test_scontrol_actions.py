@@ -162,6 +162,12 @@ def test_update_changes_the_fields_named_and_no_others(jobs: Served) -> None:
     assert jobs.job(1).begin_at > 4_000_000_000
     assert scontrol(jobs, "update", "jobid=4", "ArrayTaskThrottle=2") == SILENT
     assert jobs.job(4).array_limit == 2
+    assert scontrol(jobs, "update", "jobid=1", "switches=2@10", "contiguous=yes") == SILENT
+    request = jobs.job(1).spec.request
+    assert (request.switches, request.switches_wait_seconds, request.contiguous) == (2, 600, True)
+    assert scontrol(jobs, "update", "jobid=1", "switches=0", "con=0", "prefer=", "segmentsize=0", "topology=") == SILENT
+    request = jobs.job(1).spec.request
+    assert (request.switches, request.contiguous, request.segment, request.topology) == (0, False, 0, "")
 
 
 def test_a_text_that_is_no_utf8_is_refused(jobs: Served) -> None:
@@ -212,6 +218,9 @@ def test_updating_one_member_of_an_array_splits_it_off(jobs: Served) -> None:
             ["Changes to job priority are not persistent, change nice instead for job 1"],
         ),
         (["jobid=1", "sitefactor=5"], ["Access/permission denied for job 1"]),
+        (["jobid=1", "topology=required:rack"], ["Requested topology configuration is not available for job 1"]),
+        (["jobid=1", "switches=x"], ["--switches=x has no number of switches of at least 1 for job 1"]),
+        (["jobid=1", "contiguous=x"], ["scontrol: error: Invalid value in contiguous=x: write yes or no"]),
         (["jobid=1", "nice=-5"], ["Access/permission denied for job 1"]),
         (["jobid=1", "timelimit=-90"], ["Requested time limit is invalid (missing or exceeds some limit) for job 1"]),
         (

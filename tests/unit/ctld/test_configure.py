@@ -91,7 +91,9 @@ def test_memory_is_not_counted_where_cores_alone_are(tmp_path: Path) -> None:
     assert (command.settings.memory_consumable, command.settings.max_script_bytes) == (False, 4 << 20)
 
 
-@pytest.mark.parametrize(("line", "seconds"), [("bf_continue", 300), ("max_switch_wait=0", 0), ("max_switch_wait=60", 60)])
+@pytest.mark.parametrize(
+    ("line", "seconds"), [("bf_continue", 300), ("max_switch_wait=0", 0), ("max_switch_wait=6", 6)]
+)
 def test_jobs_wait_for_few_switches_as_long_as_was_said(tmp_path: Path, line: str, seconds: int) -> None:
     command = applied(tmp_path, f"SchedulerParameters={line}", "NodeName=n1 CPUs=1", "PartitionName=p Nodes=ALL")
     assert command.settings.max_switch_wait_seconds == seconds

@@ -4,12 +4,13 @@ import pytest
 
 from ctld.core.cluster import Settings
 from ctld.core.commands import COMPUTED, UpdateJob
-from ctld.core.model import UNLIMITED
+from ctld.core.model import UNLIMITED, Placement
 from muster.errors import Denied, InvalidInput, MusterError, NotFound, Refused
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState
 from tests.builders import ADMIN, OTHER, USER, a_partition
 from tests.deciding import Desk
+from tests.topologies import a_tree
 
 
 def test_b13_updating_one_member_splits_it_off_and_leaves_its_siblings() -> None:
@@ -220,3 +221,23 @@ def test_only_administrators_set_the_site_factor() -> None:
         desk.do(UpdateJob(job, USER, site_factor=5))
     desk.do(UpdateJob(job, ADMIN, site_factor=-5))
     assert desk.job(job).site_factor == -5
+
+
+def test_where_the_nodes_of_a_waiting_job_lie_can_be_changed() -> None:
+    racks = a_tree((2, 2), levels=("spine", "rack"))
+    desk = Desk(settings=Settings(require_registration=False, topologies=(racks,)))
+    job = desk.submit(nodes_min=2, nodes_max=2, topology="required:rack", prefer="")
+    desk.do(
+        UpdateJob(job, USER, placement=Placement(topology="", switches=1, switches_wait_seconds=60, contiguous=True))
+    )
+    request = desk.job(job).spec.request
+    assert (request.topology, request.switches, request.switches_wait_seconds) == ("", 1, 60)
+    assert (request.contiguous, request.segment, request.nodes_max) == (True, 0, 2)
+    with pytest.raises(InvalidInput, match="Requested topology configuration is not available"):
+        desk.do(UpdateJob(job, USER, placement=Placement(topology="required:shelf")))
+    with pytest.raises(InvalidInput, match="Invalid preferred feature specification"):
+        desk.do(UpdateJob(job, USER, placement=Placement(prefer="fast")))
+    assert desk.job(job).spec.request == request
+    desk.start(job)
+    with pytest.raises(Refused, match="no longer pending"):
+        desk.do(UpdateJob(job, USER, placement=Placement(switches=2)))
