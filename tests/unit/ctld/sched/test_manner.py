@@ -6,9 +6,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from ctld.core.jobspec import shape
 from ctld.core.model import GpuRequest
+from ctld.sched.demand import demand_of
 from ctld.sched.fleet import View
+from ctld.sched.needs import Impossible
 from ctld.sched.select import choose
+from muster.api import JobRequest
+from muster.placement_options import as_options
 from tests.topologies import Stage, shown
 
 
@@ -128,3 +133,51 @@ def test_a_preference_is_a_demand_of_its_own() -> None:
     assert shown(choose(demand, stage.view("0-1"))) == "0"
     assert stage.demand(nodes=2, prefer="fast").preferred is None  # Never two of them.
     assert stage.demand(nodes=1).preferred is None
+
+
+@pytest.mark.parametrize(
+    ("place", "tasks", "expected"),
+    [
+        ("pack", 4, {1: 4}),  # One node is enough, and the second is the tightest.
+        ("pack", 9, {0: 7, 2: 2}),  # The last node is the tightest that has the rest, and tasks are balanced.
+        ("spread", 2, {0: 1, 1: 1}),
+        ("spread", 4, {0: 2, 1: 1, 2: 1}),
+        ("spread", 14, {0: 8, 1: 4, 2: 2}),
+        ("strict-pack", 6, {0: 6}),
+        ("strict-pack", 9, None),
+        ("strict-spread", 3, {0: 1, 1: 1, 2: 1}),
+        ("strict-spread", 4, None),
+    ],
+)
+def test_tasks_are_placed_on_three_nodes(place: str, tasks: int, expected: dict[int, int] | None) -> None:
+    assert placed({"place": place, "ntasks": tasks}) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"bundle": "cpus=3:2"}, {0: 2}),
+        ({"bundle": "cpus=3:2", "place": "spread"}, {0: 1, 1: 1}),
+        ({"bundle": "cpus=3:3"}, {0: 2, 1: 1}),
+        ({"bundle": "cpus=3:4"}, None),  # All at once, or none.
+        ({"bundle": "cpus=1,gpus=1:3", "place": "strict-spread"}, {0: 1, 1: 1, 2: 1}),
+        ({"bundle": "cpus=1,gpus=2:3", "place": "strict-pack"}, {0: 3}),
+    ],
+)
+def test_bundles_are_placed_on_three_nodes(values: dict[str, object], expected: dict[int, int] | None) -> None:
+    assert placed(values) == expected
+
+
+def placed(values: dict[str, object]) -> dict[int, int] | None:
+    """Give the tasks on each node where 8, 4 and 2 CPUs are free, and as many GPUs."""
+    as_options(values)
+    stage = Stage(None, 3)
+    view = stage.fleet.capacity()
+    for node, free in enumerate((8, 4, 2)):
+        view.cpus[node] = view.gpus[0][node] = free
+    request = shape(JobRequest(script="x", **values), stage.state.settings)  # type: ignore[arg-type]
+    try:
+        picks = choose(demand_of(stage.fleet, stage.state.settings, stage.partition, request), view)
+    except Impossible:
+        return None
+    return None if picks is None else {node: tasks for node, tasks, _ in picks}
