@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ctld.core import ranges
-from ctld.core.cluster import Node, PartitionSpec
+from ctld.core.cluster import Node, PartitionSpec, Settings, SwitchSpec, TopologySpec
 from ctld.core.model import GpuRequest, Job, NodeShare, Request
 from ctld.core.state import State
 from ctld.sched.demand import Demand, demand_of
@@ -97,7 +97,7 @@ def _cluster(nodes: int) -> State:
                 features=(old, kind, f"leaf{index // LEAF}"),
             )
         )
-    state = a_state(1)
+    state = a_state(1, settings=Settings(require_registration=False, topologies=(_tree(nodes),)))
     state.nodes = [Node(index=index, spec=spec) for index, spec in enumerate(specs)]
     partitions: tuple[PartitionSpec, ...] = (
         a_partition("main", nodes=nodes),
@@ -109,6 +109,15 @@ def _cluster(nodes: int) -> State:
     state.free.reset(state.nodes)
     state.node_jobs = [{} for _ in specs]
     return state
+
+
+def _tree(nodes: int) -> TopologySpec:
+    """Leaves of 32 nodes below one switch."""
+    leaves = tuple(
+        SwitchSpec(f"leaf{first // LEAF}", 0, (first, min(first + LEAF, nodes) - 1)) for first in range(0, nodes, LEAF)
+    )
+    top = SwitchSpec("top", 1, (0, nodes - 1), tuple(leaf.name for leaf in leaves))
+    return TopologySpec(kind="tree", switches=(*leaves, top))
 
 
 def _shapes(dice: random.Random, nodes: int) -> Iterator[tuple[Request, str]]:

@@ -83,8 +83,7 @@ def plan(
             continue
         end = end_of(found.start, job.limit_seconds)
         whole = whole_nodes and found.start > NOON
-        for row in held_rows(demand, found.picks, end, whole_nodes=whole):
-            profiles.take(row, found.start, end)
+        profiles.take_all(held_rows(demand, found.picks, end, whole_nodes=whole), found.start, end)
         pools.take(claims, found.start, end)
     return made
 

@@ -57,6 +57,11 @@ class Manner:
         return not self.lln
 
     @property
+    def by_switch(self) -> bool:
+        """Several nodes are chosen by where they are alone, and not by what is free on them."""
+        return self.layout is not None and not (self.contiguous or self.spread or self.lln)
+
+    @property
     def plain(self) -> bool:
         """Several nodes need nothing but to be near each other in the node table."""
         return self.layout is None and not (self.contiguous or self.spread or self.lln or self.pack)

@@ -26,6 +26,9 @@ Pick: TypeAlias = tuple[int, int, int]
 """Node, tasks, and GPUs out of --gpus (0 when it is not asked for that way)."""
 
 
+_NOTHING = View([], [], [])
+
+
 def choose(demand: Demand, view: View, barred: int = 0, *, busy: bool = False) -> list[Pick] | None:
     """Give the nodes in ascending order for a job of this demand, None when it does not fit.
 
@@ -46,6 +49,24 @@ def choose(demand: Demand, view: View, barred: int = 0, *, busy: bool = False) -
             picks = _even(attempt)
         if picks is None and demand.need.uneven:
             picks = uneven(attempt, arranged)
+        if picks is not None:
+            return picks
+    return None
+
+
+def choose_among(demand: Demand, fits: Ints, view: View | None) -> list[Pick] | None:
+    """Give the nodes in ascending order for a job with the same share on each, None when they do not suffice.
+
+    Args:
+        fits: nodes that have room for a share, ascending.
+        view: what is free on them at least; None where the choice does not look at that (`Manner.by_switch`, and more
+            than one node).
+    """
+    for alternative in demand.alternatives:
+        mine = fits
+        if len(demand.alternatives) > 1:
+            mine = fits[np.isin(fits, alternative.indexes)]
+        picks = _among(Attempt(demand, alternative, view or _NOTHING), mine)
         if picks is not None:
             return picks
     return None
@@ -136,6 +157,13 @@ def _even(attempt: Attempt) -> list[Pick] | None:
         fits: Ints = np.array(fitting_nodes(demand, alternative, attempt.view, attempt.barred), np.int64)
     else:
         fits = _fitting(demand, alternative, attempt.view, attempt.barred)
+    return _among(attempt, fits)
+
+
+def _among(attempt: Attempt, fits: Ints) -> list[Pick] | None:
+    """The same share on each of some of the nodes that fit, ascending."""
+    demand = attempt.demand
+    need = demand.need
     if len(fits) < need.nodes:
         return None
     most = need.nodes

@@ -15,12 +15,12 @@ import numpy as np
 
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import Ints, View, members
-from ctld.sched.profiles import HORIZON, PAD, SHUT, Profiles, Short
+from ctld.sched.profiles import HORIZON, Profiles
 from ctld.sched.releases import FAR
 from ctld.sched.select import Pick, choose
+from ctld.sched.steps import PAD, Short
+from ctld.sched.wanted import UNBOUND
 
-UNBOUND = -(SHUT // 2)
-"""CPUs that are wanted where free ones do not matter: any node that is not closed has as many."""
 _TOGETHER = 512
 """Changes on the nodes of a demand that are looked at together."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +16,9 @@ from ctld.sched.profiles import Profiles
 from ctld.sched.releases import FAR, Row
 from ctld.sched.search import Found, Search, held_rows
 from ctld.sched.select import Pick, choose, fits_on
+from ctld.sched.steps import PAD
 from tests.builders import a_node_spec, a_partition
+from tests.topologies import a_tree
 
 BEGIN = 1000
 SECONDS = 48
@@ -194,6 +198,75 @@ def test_profiles_are_what_every_second_says(data: st.DataObject) -> None:
         least, wanted = one.window(start, start + length), oracle.view(start, start + length)
         assert [list(least.cpus), list(least.memory)] == [wanted.cpus, wanted.memory]
         assert list(least.gpus[0]) == wanted.gpus[0]
+
+
+@SLOW
+@given(st.data())
+def test_the_shares_of_a_job_are_taken_at_once_as_they_are_one_by_one(data: st.DataObject) -> None:
+    nodes = [Node(index=index, spec=a_node_spec(f"n{index}", cpus=8, memory_mib=1000, gpus=4)) for index in range(7)]
+    fleet = Fleet(nodes)
+    one_by_one, at_once = Profiles(fleet, BEGIN), Profiles(fleet, BEGIN)
+    assert at_once.free_now.shape == (3, 7)
+    for _ in range(data.draw(st.integers(1, 12))):
+        row, start, end = data.draw(shares(fleet))
+        among = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=7, unique=True))
+        rows = [(end, node, row[2] * (1 + number % 2), row[3], row[4]) for number, node in enumerate(among)]
+        for one in rows:
+            one_by_one.take(one, start, end)
+        at_once.take_all(rows, start, end)
+        now = data.draw(st.just(at_once.now) | moments)
+        for profiles in (one_by_one, at_once):
+            profiles.advance(now)
+    assert [at_once.steps(node) for node in range(7)] == [one_by_one.steps(node) for node in range(7)]
+    assert at_once.free_now.T.tolist() == [list(at_once.steps(node)[0][1]) for node in range(7)]
+    assert at_once.log.tolist() == one_by_one.log.tolist()
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_is_remembered_does_not_change_a_plan_of_many_nodes(dice: random.Random) -> None:
+    """More nodes than are compared at once, some of them alike; jobs end early and time passes."""
+    specs = [
+        a_node_spec(f"n{index}", cpus=8, memory_mib=1000, gpus=4 * (index % 3 == 0), weight=1 + dice.randrange(8) // 7)
+        for index in range(150)
+    ]
+    fleet = Fleet([Node(index=index, spec=spec) for index, spec in enumerate(specs)])
+    given_settings = Settings(topologies=(a_tree((50, 50, 50)),) if dice.random() < 0.5 else ())
+    partition = a_partition(nodes=fleet.size)
+    asked = [
+        demand_of(fleet, given_settings, partition, request)
+        for request in (
+            Request(cpus_per_task=3, memory_per_node_mib=100),
+            Request(cpus_per_task=8, memory_per_node_mib=100),
+            Request(cpus_per_task=1, memory_per_node_mib=300, gpus_per_node=(GpuRequest("", 2),)),
+            Request(cpus_per_task=4, memory_per_node_mib=10, nodes_min=40, nodes_max=40),
+            Request(cpus_per_task=4, memory_per_node_mib=10, nodes_min=20, nodes_max=20, ntasks=20),
+            Request(cpus_per_task=1, memory_per_node_mib=50, ntasks=30),
+        )
+    ]
+    profiles = Profiles(fleet, BEGIN)
+    searches = [Search(profiles), Search(profiles, cached=False)]
+    taken: list[tuple[Row, int, int]] = []
+    for _ in range(60):
+        demand, duration = dice.choice(asked), dice.choice((5, 9, 20, 60, UNLIMITED))
+        begin = profiles.now + dice.choice((0, 0, 0, 7, 30))
+        barred = {dice.randrange(150): profiles.now + dice.randrange(50) for _ in range(dice.choice((0, 0, 3)))}
+        found = [search.earliest(demand, duration, begin, barred_until=barred) for search in searches]
+        assert answer(found[0]) == answer(found[1])
+        if found[0] is not None and found[0].start < FAR:
+            start = found[0].start
+            end = FAR if duration == UNLIMITED else start + duration
+            rows = held_rows(demand, found[0].picks, end)
+            profiles.take_all(rows, start, end)
+            taken += [(row, start, end) for row in rows]
+        if taken and dice.random() < 0.2:
+            row, start, end = taken.pop(dice.randrange(len(taken)))
+            profiles.give(row, max(start, profiles.now), end)
+        if dice.random() < 0.2:
+            profiles.advance(profiles.now + dice.randrange(4))
+        if dice.random() < 0.02:
+            profiles.forget_log()
+    assert int(profiles.data[:, 1:].min(2, where=profiles.data[:, :1] < PAD, initial=0).min()) >= 0
 
 
 @SLOW
