@@ -11,6 +11,7 @@ from ctld.core.cluster import (
     BlockSpec,
     NodeSpec,
     PartitionSpec,
+    Planning,
     Preemption,
     PrioritySettings,
     Settings,
@@ -94,6 +95,7 @@ def settings(config: ClusterConfig) -> Settings:
         reservation_over_run_minutes=_limit(config.reservation_over_run_minutes),
         preemption=_preemption(config),
         max_queue_wait_seconds=_wait(parameters.get("max_queue_wait") or "UNLIMITED"),
+        planning=_planning(parameters),
         accounting_enforce=config.accounting_enforce,
         limit_stops_partition="assoc_limit_stop" in parameters,
         priority=_priority(config),
@@ -112,6 +114,24 @@ def settings(config: ClusterConfig) -> Settings:
         def_cpus_per_gpu=config.def_cpus_per_gpu,
         def_memory_per_gpu_mib=config.def_mem_per_gpu_mib,
         allow_spec_resources=config.allow_spec_resources,
+    )
+
+
+def _planning(parameters: dict[str, str]) -> Planning:
+    def number(name: str, unset: int = 0) -> int:
+        return int(parameters.get(name) or unset)
+
+    return Planning(
+        window_seconds=60 * number("bf_window"),
+        resolution_seconds=number("bf_resolution"),
+        jobs=number("bf_max_job_test"),
+        jobs_of_user=number("bf_max_job_user"),
+        jobs_of_partition=number("bf_max_job_part"),
+        jobs_of_association=number("bf_max_job_assoc"),
+        jobs_of_user_in_partition=number("bf_max_job_user_part"),
+        array_members=number("bf_max_job_array_resv", Planning().array_members),
+        reserving_in_partition=number("bf_job_part_count_reserve"),
+        busy_nodes="bf_busy_nodes" in parameters,
     )
 
 

@@ -181,6 +181,27 @@ class Preemption(Record, frozen=True):
     """Between SIGTSTP and SIGSTOP."""
 
 
+class Planning(Record, frozen=True):
+    """How the calendar is made: the bf_* options of SchedulerParameters; 0: not set, no bound."""
+
+    window_seconds: int = 0
+    """Starts that lie further ahead are not looked for."""
+    resolution_seconds: int = 0
+    """Starts in the future are multiples of it; 0: exact."""
+    jobs: int = 0
+    """Most jobs that are planned, first ones first."""
+    jobs_of_user: int = 0
+    jobs_of_partition: int = 0
+    jobs_of_association: int = 0
+    jobs_of_user_in_partition: int = 0
+    array_members: int = 20
+    """Most members of one array that are planned ahead."""
+    reserving_in_partition: int = 0
+    """Most jobs of a partition for which nodes are kept; the others get an estimate."""
+    busy_nodes: bool = False
+    """Starts in the future prefer nodes that are in use."""
+
+
 class PrioritySettings(Record, frozen=True):
     """What priorities are computed from (PriorityType, PriorityWeight..., PriorityFlags and their like)."""
 
@@ -316,3 +337,4 @@ class Settings(Record, frozen=True):
     preemption: Preemption = Preemption()
     max_queue_wait_seconds: int = -1
     """SchedulerParameters=max_queue_wait: a job that waited longer stands first in its tier; below 0: no bound."""
+    planning: Planning = Planning()

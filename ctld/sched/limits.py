@@ -112,7 +112,7 @@ def claims(state: State, job: Job, partition: PartitionSpec, limit_seconds: int)
     if not state.limits.enforced:
         return ()
     rules = rules_of(state, job, partition)
-    return _claims(rules, least(state, job, partition.name, limit_seconds))
+    return claims_for(rules, least(state, job, partition.name, limit_seconds))
 
 
 def claims_after(
@@ -122,7 +122,7 @@ def claims_after(
     if not state.limits.enforced:
         return ()
     rules = rules_of(state, job, partition)
-    return _claims(rules, given(state, job, partition.name, shares, limit_seconds))
+    return claims_for(rules, given(state, job, partition.name, shares, limit_seconds))
 
 
 def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]:
@@ -151,7 +151,8 @@ def end_of_running(job: Job, at: UnixTime) -> int:
     return max(end_of(job.started_at, job.limit_seconds), at + 1)
 
 
-def _claims(rules: Ruleset, asked: Asked) -> tuple[Claim, ...]:
+def claims_for(rules: Ruleset, asked: Asked) -> tuple[Claim, ...]:
+    """Give what a job that asks for so much takes out of the pools of its groups; see `claims`."""
     made: dict[Key, Claim] = {}
     for rule in (*rules.before, *rules.after):
         amount = _amount(rule, asked, rules.usage_factor)

@@ -155,10 +155,12 @@ class PlanMemory:
         """Give a class's entries, one for each of its partitions."""
         found = self._entries.get(jobs.id)
         if found is None:
-            found = self._entries[jobs.id] = tuple(
-                self._entry(state, jobs, place, name) for place, name in enumerate(jobs.partitions)
-            )
+            found = self._entries[jobs.id] = self.entries_apart(state, jobs)
         return found
+
+    def entries_apart(self, state: State, jobs: JobClass) -> tuple[Entry, ...]:
+        """Give the entries of a class that is not one of the queue's: they are not kept."""
+        return tuple(self._entry(state, jobs, place, name) for place, name in enumerate(jobs.partitions))
 
     def prune(self, state: State) -> None:
         """Drop entries of classes that are gone, when they are many, and reservations that are gone."""

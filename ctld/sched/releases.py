@@ -85,6 +85,11 @@ class Releases:
             columns = np.insert(columns, np.searchsorted(columns[0], flat_rows[0]), flat_rows, 1)
         self._columns = columns
 
+    @property
+    def rows(self) -> list[Row]:
+        """All shares, by end; not to be changed."""
+        return self._rows
+
     def timeline(self, at: int, more: Iterable[Row] = ()) -> Timeline:
         """Give the shares from `at` on, with `more` of them."""
         return Timeline(self.fleet, self._rows, self._columns, at, list(more))
@@ -152,11 +157,9 @@ def _columns_of(rows: list[Row], height: int) -> Ints:
     return np.array([(*row[:4], *row[4]) for row in rows], np.int64).T.copy()
 
 
-def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
-    """Give a job's shares with the time at which each comes free. A killed run has KillWait left; what an ended one
-    still holds is about to be released."""
-    if job.alloc is None:
-        return
+def held_until(state: State, job: Job) -> int:
+    """Give the time at which what a job holds comes free: 0 for what an ended one still holds, which is about to be
+    released. A killed run has KillWait left."""
     ended = job.id in state.completing
     end = 0 if ended else limit_end(job)
     if end < 0 or (job.state == JobState.SUSPENDED and not ended):  # Nobody knows how long it stands still.
@@ -165,6 +168,14 @@ def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
         end = min(end, grace_end(job) + state.settings.kill_wait_seconds)
     if job.kill is not None and not ended:
         end = min(end, job.kill.at + (0 if job.kill.now else state.settings.kill_wait_seconds))
+    return end
+
+
+def _rows_of(state: State, fleet: Fleet, job: Job) -> Iterator[Row]:
+    """Give a job's shares with the time at which each comes free."""
+    if job.alloc is None:
+        return
+    end = held_until(state, job)
     for share in held_shares(job):
         gpus = fleet.counts_of(share, job.alloc.partition)
         yield (end, share.node, share.cpus, share.memory_mib, gpus)

@@ -1,0 +1,258 @@
+"""What the jobs of a calendar take over time beside nodes: licences, members of their arrays, and what limits count.
+
+`Pools` has it as step functions. Two things no pool can say: a limit of nodes (a node that a group uses already counts
+once) is `NodeUse`, and of what was used in the past only what is known now is looked at: with `safe` the minutes that
+are left are a stock that every planned run takes from; decay, which fills it again, is not foreseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ctld.core import ranges
+from ctld.core.limits.asked import given
+from ctld.core.limits.book import MINUTES, NODE, Key, Rule
+from ctld.core.limits.check import Asked, Check, static
+from ctld.core.limits.gate import wait_of
+from ctld.core.limits.kinds import BY_NODES, Kind
+from ctld.core.limits.past import Meters
+from ctld.core.model import Job, NodeShare
+from ctld.core.plan import Wait
+from ctld.core.state import State
+from ctld.sched import limits
+from ctld.sched.demand import Demand
+from ctld.sched.licenses import licence_claims
+from ctld.sched.limits import NO_LIMIT, Thresholds
+from ctld.sched.memory import Entry
+from ctld.sched.pools import Claim, Pools
+from ctld.sched.releases import FAR, Row, held_until
+from ctld.sched.reserved import pool_holds
+from ctld.sched.select import Pick
+from muster.ids import UnixTime
+from muster.states import Reason
+
+Claims = tuple[Claim, ...]
+ARRAY = "array"
+"""In front of the key of an array's own pool."""
+_SPENT = "spent"
+"""In front of a rule's key: the pool of what may be used in all."""
+
+
+class Claimed:
+    """The pools of one calendar, and what jobs claim of them."""
+
+    def __init__(self, state: State, at: UnixTime, horizon: int) -> None:
+        self.pools = Pools()
+        self.nodes = NodeUse()
+        self.enforced = state.limits.enforced
+        self._state = state
+        self._at = at
+        self._thresholds = Thresholds(state, at)
+        self._past = Meters(state)
+        self._least: dict[int, Claims] = {}
+        """By identity of the entry, as the next two."""
+        self._bars: dict[int, Wait | None] = {}
+        self._given: dict[tuple[int, tuple[tuple[int, int, int], ...]], tuple[Claims, Wait | None]] = {}
+        limited = {job.array_job_id for job in (state.jobs[job_id] for job_id in state.queue) if job.array_limit}
+        for job_id in state.running:
+            self._hold(state.jobs[job_id], limited)
+        for key, amount, start, end, _ in pool_holds(state, at, horizon):
+            self.pools.take((Claim(key, NO_LIMIT, amount, Reason.LICENSES),), max(start, at), end)
+
+    def _hold(self, job: Job, limited: set[int]) -> None:
+        """Count a running job in."""
+        state, at = self._state, self._at
+        taken: list[Claim] = []
+        if self.enforced:
+            taken += limits.claims_of_running(state, job, at)
+        if job.alloc is not None and job.alloc.licenses:
+            taken += licence_claims(state.settings, job)[0]
+        if job.array_job_id in limited:
+            taken.append(_member(job, NO_LIMIT))
+        if not taken and not self.enforced:
+            return
+        end = max(held_until(state, job), at + 1)
+        self.pools.take(taken, at, end)
+        if self.enforced and job.alloc is not None:
+            keys = [key for key, what in state.limits.of(job).counted if what == NODE]
+            self.nodes.occupy(keys, [share.node for share in job.alloc.shares], at, end)
+
+    def bar(self, entry: Entry) -> Wait | None:
+        """Say which limit keeps the jobs of an entry from starting at any time that can be foreseen; None: none."""
+        if not self.enforced or entry.asked is None or entry.rules is None:
+            return None
+        known = id(entry)
+        if known not in self._bars:
+            rules = entry.rules
+            past = [rule for rule in (*rules.before, *rules.after) if rule.is_past_use]
+            check = Check(self._state.load, self._past, self._at, safe=self._state.limits.safe)
+            wait = self._thresholds.bar(rules)
+            self._bars[known] = wait or wait_of(check.first(past, entry.asked, rules.usage_factor))
+        return self._bars[known]
+
+    def least(self, entry: Entry, job: Job) -> Claims:
+        """Give what a job takes at least of what limits count (licences not among it)."""
+        found = self._least.get(id(entry))
+        if found is None:
+            found = ()
+            if self.enforced and entry.asked is not None:
+                found = limits.claims(self._state, job, entry.partition, entry.asked_seconds)
+                found += self._spends(entry, entry.asked)
+            self._least[id(entry)] = found
+        return (*found, _member(job, job.array_limit)) if job.array_limit else found
+
+    def licences(self, job: Job) -> tuple[Claims, ...]:
+        """Give the alternatives of licences, each to be taken as a whole."""
+        return licence_claims(self._state.settings, job)
+
+    def given(
+        self, entry: Entry, job: Job, picks: Sequence[Pick], rows: Sequence[Row], demand: Demand
+    ) -> Claims | Wait:
+        """Give what a job takes with these nodes (licences not among it), or the limit that it breaks there alone."""
+        if not self.enforced or entry.asked is None or entry.rules is None:
+            return self.least(entry, job)
+        kinds = demand.fleet.kind
+        key = (id(entry), tuple(sorted((kinds[node], tasks, gpus) for node, tasks, gpus in picks)))
+        found = self._given.get(key)
+        if found is None:
+            shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
+            found = self._given[key] = self._given_by(entry, job, shares)
+        claims, wait = found
+        if wait is not None:
+            return wait
+        return (*claims, _member(job, job.array_limit)) if job.array_limit else claims
+
+    def _given_by(self, entry: Entry, job: Job, shares: list[NodeShare]) -> tuple[Claims, Wait | None]:
+        state, rules = self._state, entry.rules
+        assert rules is not None, "limits hold for the entry"
+        asked = given(state, job, entry.partition.name, shares, entry.asked_seconds, by_node=rules.by_node)
+        if entry.asked is not None:  # Other generic resources are in no share yet.
+            more = {name: max(amount, asked.amounts.get(name, 0)) for name, amount in entry.asked.amounts.items()}
+            asked = replace(asked, amounts={**asked.amounts, **more})
+        lasting = [rule for rule in rules.after if not rule.is_past_use and rule.how != BY_NODES]
+        wait = wait_of(static(lasting, asked, rules.usage_factor))
+        return limits.claims_for(rules, asked) + self._spends(entry, asked), wait
+
+    def node_rules(self, entry: Entry) -> list[Rule]:
+        """Give the limits of nodes in use that hold for an entry."""
+        if entry.rules is None or not self.enforced:
+            return []
+        return [rule for rule in entry.rules.after if rule.how == BY_NODES]
+
+    def take(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
+        """Count a planned run in."""
+        self.pools.take(_lasting(claims), start, end)
+        self.pools.take(_consumed(claims), start, FAR)
+        if self.enforced and entry.rules is not None:
+            self.nodes.occupy([key for key, what in entry.rules.counted if what == NODE], nodes, start, end)
+
+    def give(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
+        """Undo `take`."""
+        self.pools.give(_lasting(claims), start, end)
+        self.pools.give(_consumed(claims), start, FAR)
+        if self.enforced and entry.rules is not None:
+            self.nodes.leave([key for key, what in entry.rules.counted if what == NODE], nodes, start, end)
+
+    def earliest(self, claims: Claims, seconds: int, start: int) -> int | None:
+        """Give the first time at which all claims have room; None: never."""
+        if not claims:
+            return start
+        consumed = _consumed(claims)
+        while consumed:
+            found = self.pools.earliest(consumed, FAR, start)
+            if found is None:
+                return None
+            again = self.pools.earliest(_lasting(claims), seconds, found)
+            if again is None or again == found:
+                return again
+            start = again
+        return self.pools.earliest(claims, seconds, start)
+
+    def never(self, claims: Claims) -> Wait:
+        """Give the wait of a job for whose claims there will be no room."""
+        for claim in claims:
+            if claim.amount > claim.capacity:
+                return Wait(claim.reason)
+        short = self.pools.short(claims, FAR - 1)
+        return Wait(short.reason if short is not None else claims[0].reason)
+
+    def _spends(self, entry: Entry, asked: Asked) -> Claims:
+        """Give what a run takes for good of the minutes that are left, where a job may only start if they suffice."""
+        rules = entry.rules
+        if rules is None or not self._state.limits.safe:
+            return ()
+        made: list[Claim] = []
+        for rule in (*rules.before, *rules.after):
+            if not rule.is_past_use:
+                continue
+            if rule.kind == Kind.GRP_WALL:
+                used, amount = self._past.wall_minutes(rule.key, self._at), asked.whole_minutes
+            else:
+                name = str(rule.key[-1]).removesuffix(MINUTES)
+                used = self._past.tres_minutes(rule.key[:-1], name, self._at)
+                used += self._state.load.seconds_left(rule.key, self._at) / 60
+                amount = int(asked.amounts.get(rule.tres, 0) * asked.whole_minutes * rules.usage_factor)
+            if amount:
+                capacity = int(rule.limit - used)
+                made.append(Claim((_SPENT, rule.kind, *rule.key), capacity, amount, rule.reason))
+        return tuple(made)
+
+
+class NodeUse:
+    """Which nodes a group uses over time."""
+
+    def __init__(self) -> None:
+        self._uses: dict[Key, list[tuple[int, int, frozenset[int]]]] = {}
+
+    def occupy(self, keys: Iterable[Key], nodes: Sequence[int], start: int, end: int) -> None:
+        """Note a run on these nodes over [start, end)."""
+        for key in keys:
+            self._uses.setdefault(key, []).append((start, end, frozenset(nodes)))
+
+    def leave(self, keys: Iterable[Key], nodes: Sequence[int], start: int, end: int) -> None:
+        """Undo `occupy`."""
+        for key in keys:
+            self._uses[key].remove((start, end, frozenset(nodes)))
+
+    def free_from(self, rule: Rule, nodes: Sequence[int], start: int, end: int) -> int:
+        """Give `start` if a run over [start, end) on these nodes keeps to a limit of nodes, else the end of the first
+        run after which it may be different (FAR: none ends)."""
+        mine = frozenset(nodes)
+        runs = [one for one in self._uses.get(rule.key, ()) if one[0] < end and one[1] > start]
+        for time in sorted({start, *(one[0] for one in runs if one[0] > start)}):
+            there = [one for one in runs if one[0] <= time < one[1]]
+            used: frozenset[int] = frozenset().union(*(one[2] for one in there))
+            after = len(used | mine)
+            if after > rule.limit and after > len(used):
+                return min((one[1] for one in there), default=FAR)
+        return start
+
+
+def _member(job: Job, most: int) -> Claim:
+    return Claim((ARRAY, job.array_job_id or job.id), most, 1, Reason.ARRAY_LIMIT)
+
+
+def _consumed(claims: Claims) -> Claims:
+    return tuple(claim for claim in claims if claim.key[0] == _SPENT)
+
+
+def _lasting(claims: Claims) -> Claims:
+    return tuple(claim for claim in claims if claim.key[0] != _SPENT)
+
+
+def _share(demand: Demand, row: Row, tasks: int) -> NodeShare:
+    """Give a share as limits count it: which of equal cores and GPUs it has is no matter."""
+    _, node, cpus, memory, counts = row
+    gpus = 0
+    if counts[0]:
+        types = demand.fleet.specs[node].gpus
+        wanted = dict(zip(demand.fleet.types, counts[1:], strict=False))
+        for index, kind in enumerate(types):
+            if wanted.get(kind, 0) > 0:
+                gpus |= 1 << index
+                wanted[kind] -= 1
+        for index in range(len(types)):
+            if gpus.bit_count() < counts[0]:
+                gpus |= 1 << index
+    return NodeShare(node, cpus, (), memory, ranges.from_bitmap(gpus), tasks)
