@@ -260,7 +260,7 @@ def described(state: State) -> str:
     for job in state.jobs.values():
         lines.append(
             f"job {job.id} state={job.state} priority={job.priority} limit={job.limit_seconds} {job.spec.partitions}"
-            f" array={job.array_pending}%{job.array_limit} deadline={job.spec.deadline_at and job.spec.deadline_at - NOON}"
+            f" array={job.array_pending}%{job.array_limit} deadline={job.spec.deadline_at}"
             f" {job.spec.request}"
         )
         if job.alloc is not None:

@@ -18,10 +18,11 @@ from ctld.core.state import State
 from ctld.sched.fleet import Fleet, free_view, members
 from ctld.sched.kept import Kept
 from ctld.sched.memory import PlanMemory
-from ctld.sched.profiles import SHUT, Profiles
+from ctld.sched.profiles import Profiles
 from ctld.sched.promised import Promised
 from ctld.sched.releases import FAR, Row, held_until
 from ctld.sched.search import Search
+from ctld.sched.steps import SHUT
 
 LOOK_AHEAD_SECONDS = 366 * 86_400
 """So far ahead recurring reservations are looked at."""
