@@ -62,9 +62,9 @@ def check_request(settings: Settings, partition: PartitionSpec, request: Request
         raise unavailable(f"partition {partition.name} has no topology, and so no segments: leave --segment out")
     if request.segment_level:
         level = level_number(spec, request.segment_level)
-        _check_size(
-            spec, level, partition, request.segment, f"--segment={request.segment}:required:{request.segment_level}"
-        )
+        together = min(request.segment, request.nodes_min)
+        option = f"--segment={request.segment}:required:{request.segment_level}"
+        _check_size(spec, level, partition, together, option)
     if request.segment and request.nodes_min > request.segment:
         sizes = {request.nodes_min, request.nodes_max or request.nodes_min}
         if any(size % request.segment for size in sizes):

@@ -78,14 +78,18 @@ def manner_of(fleet: Fleet, settings: Settings, partition: PartitionSpec, reques
     """
     layout = layout_of(fleet, settings, partition)
     level, segment_level = 0, -1
+    mode = ""
     try:
         wish = wish_of(partition, request)
+        mode = wish.mode
         if wish.level:
             level = level_number(layout.spec, wish.level) if layout is not None else 0
         if request.segment_level and layout is not None:
             segment_level = level_number(layout.spec, request.segment_level)
     except InvalidInput as error:
         raise Impossible(Reason.BAD_CONSTRAINTS, str(error)) from None
+    if segment_level >= 0 and request.nodes_min <= request.segment and (mode != "required" or level > segment_level):
+        mode, level = "required", segment_level  # The job is one segment, and lies where that has to.
     if wish.mode == "required" and layout is None:
         raise Impossible(Reason.BAD_CONSTRAINTS, f"partition {partition.name} has no topology")
     asked = request.switches or request.topology or request.segment
@@ -97,7 +101,7 @@ def manner_of(fleet: Fleet, settings: Settings, partition: PartitionSpec, reques
     one_cpu = request.ntasks <= 1 and request.cpus_per_task == 1 and request.nodes_min == 1 == request.nodes_max
     return Manner(
         layout=layout,
-        mode=wish.mode,
+        mode=mode,
         level=level,
         switches=request.switches if layout is not None else 0,
         switch_wait=wait,

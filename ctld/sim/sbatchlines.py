@@ -19,6 +19,7 @@ from ctld.sim.workload import Trace, TraceJob, TraceNodes, in_order
 from muster.api import JobRequest, decode
 from muster.errors import InvalidInput, MusterError
 from muster.options import parse_argv
+from muster.placement_options import as_options
 
 _LINE = re.compile(r"\s*-dt\s+(\d+(?:\.\d*)?)\s+-e\s+submit_batch_job\s*\|\s*-sim-walltime\s+(-?\d+(?:\.\d*)?)\s+(.*)")
 _OF_ONE_JOB = re.compile(r"--uid[= ](\S+)|-J\s+(\S+)")
@@ -61,6 +62,7 @@ def read_sbatch_lines(lines: Iterable[str], path: Path) -> Trace:
 def _ask(words: list[str], path: Path, number: int) -> JobRequest:
     try:
         values, _ = parse_argv("sbatch", words, LATER)
+        as_options(values)
         return decode(msgspec.json.encode(dict(values)), JobRequest)
     except MusterError as error:
         cure = error.hint or "the options are those of sbatch; correct or remove this one"

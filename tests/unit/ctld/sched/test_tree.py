@@ -103,6 +103,14 @@ def test_the_partition_says_what_is_not_asked() -> None:
     assert stage.chosen("0-2,4-6", nodes=4, topology="preferred:rack") == "0-2,4"
 
 
+def test_one_segment_that_names_a_level_is_the_whole_job(stage: Stage) -> None:
+    assert stage.chosen("0-2,4-6,8-9", nodes=4, segment=4, segment_level="rack") == "none"
+    assert stage.chosen("0-2,4-7,8-9", nodes=4, segment=4, segment_level="rack") == "4-7"
+    assert stage.chosen("0,4,8-9", nodes=2, segment=4, segment_level="rack") == "8-9"
+    assert stage.chosen("0-2,4-6", nodes=4, segment=4, segment_level="spine") == "0-2,4"
+    assert stage.demand(nodes=4, segment=4, segment_level="rack", topology="preferred:rack").manner.mode == "required"
+
+
 def test_segments_lie_in_a_rack_each_and_all_in_one_pod() -> None:
     stage = Stage(a_tree((4, 4, 4), (4, 4, 4), levels=("top", "pod", "rack")), 24)
     free = "0-2,4-7,8-9,12-15,16-19,20-21"

@@ -102,6 +102,15 @@ def test_sbatch_lines_go_through_the_options_of_sbatch() -> None:
     assert trace.dropped == {"never ran": 1}
 
 
+def test_sbatch_lines_may_place_bundles(tmp_path: Path) -> None:
+    file = tmp_path / "placed.events"
+    options = "--bundle=cpus=3,gpus=1:2 --place=strict-spread --switches=1@5"
+    file.write_text(f"-dt 1 -e submit_batch_job | -sim-walltime 5 {options} x.job\n")
+    ask = read_trace(file).jobs[0].ask
+    assert (ask.ntasks, ask.cpus_per_task, ask.gpus_per_task, ask.ntasks_per_node) == (2, 3, "1", 1)
+    assert ask.switches == "1@5"
+
+
 def test_philly_rounds_run_times_up_to_usual_limits() -> None:
     trace = read_trace(DATA / "philly.csv")
     assert [job.limit_seconds for job in trace.jobs] == [900, 2000000, 3600]
