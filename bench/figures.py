@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import load, plan
+from bench.acknowledged import ack_under_planning
 from bench.measure import (
     BIN,
     Figure,
@@ -300,6 +301,12 @@ FIGURES = {
         Figure(
             "predicted_wait", "mean predicted wait by resource over whole nodes, 1,000 nodes and 5,000 jobs",
             "ratio", 0.5, None, "lower", lambda quick: plan.predicted_wait(1000, 500 if quick else 5000),
+        ),
+        Figure(
+            "ack_under_planning",
+            "p99 of acknowledging a submission while the planner works on 10,000 nodes and 100,000 pending jobs",
+            "ms", 50.0, 15.0, "lower",
+            lambda quick: ack_under_planning(1000, 10_000, 200) if quick else ack_under_planning(10_000, 100_000, 1500),
         ),
         Figure(
             "core_import", "CPU time of importing the scheduling core with numpy",

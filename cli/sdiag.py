@@ -157,14 +157,15 @@ def _page(answer: dict[str, Any], kinds: list[dict[str, Any]], users: list[dict[
         f"\tTotal backfilled jobs (since last stats cycle start): {answer['backfilled_today']}",
         "\tTotal backfilled heterogeneous job components: 0",
         *_backfill(deep),
+        *([f"\tStale starts: {answer['stale']}"] if answer["stale"] else []),
         "",
         "Backfill exit",
-        f"\tEnd of job queue:{deep['count']:2d}",
+        f"\tEnd of job queue:{deep['whole']:2d}",
         "\tHit bf_max_job_start: 0",
         "\tHit bf_max_job_test: 0",
         "\tSystem state changed: 0",
         "\tHit table size limit (bf_node_space_size): 0",
-        "\tTimeout (bf_max_time): 0",
+        f"\tTimeout (bf_max_time):{deep['out_of_time']:2d}",
         "",
         f"Latency for 1000 calls to gettimeofday(): {answer['clock_microseconds']} microseconds",
         "",
@@ -196,8 +197,8 @@ def _backfill(deep: dict[str, Any]) -> list[str]:
         f"\tDepth Mean (try depth): {deep['mean_depth']}" if count else "",
         f"\tLast queue length: {deep['last_queue']}",
         f"\tQueue length mean: {deep['mean_queue']}" if count else "",
-        "\tLast table size: 0",
-        "\tMean table size: 0" if count else "",
+        f"\tLast table size: {deep['last_table']}",
+        f"\tMean table size: {deep['mean_table']}" if count else "",
     ]
     return [line for line in lines if line]
 

@@ -15,6 +15,7 @@ from ctld.loops.checkpoints import Checkpoints
 from ctld.loops.deadlines import Deadlines
 from ctld.loops.dispatch import Dispatcher
 from ctld.loops.links import Links
+from ctld.loops.planner import INTERVAL_SECONDS, MOST_SECONDS, Planner
 from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
 from ctld.loops.statistics import Statistics
@@ -88,6 +89,16 @@ class Controller:
         statistics = Statistics(self._clock)
         scheduler = Scheduler(store, links, self._clock, statistics=statistics)
         priorities = Priorities(store, self._clock)
+        parameters = config.scheduler_parameters
+        planner = Planner(
+            store,
+            links,
+            self._clock,
+            interval_seconds=int(parameters.get("bf_interval") or INTERVAL_SECONDS),
+            most_seconds=int(parameters.get("bf_max_time") or MOST_SECONDS),
+            name=str(opened.directory),
+            statistics=statistics,
+        )
         store.subscribe(dispatcher.take)
         store.subscribe(statistics.take)
         await store.commit(configure.command(config), at=self._clock.now())
@@ -103,7 +114,9 @@ class Controller:
         door.add(actions.routes(doing))
         door.add(steps.routes(steps.Context(store, links, dispatcher, opened.blobs, self._clock)))
         door.add(
-            views.routes(views.Context(store, scheduler, links, self._clock, tuple(render_config(config)), VERSION))
+            views.routes(
+                views.Context(store, scheduler, planner, links, self._clock, tuple(render_config(config)), VERSION)
+            )
         )
         door.add(priority_routes.routes(priority_routes.Context(store, priorities, self._clock)))
         door.add(
@@ -114,7 +127,11 @@ class Controller:
             )
         )
         door.add(past.routes())
-        door.add(status.routes(status.Context(store, links, scheduler, config, lambda: followers.away_since is None)))
+        door.add(
+            status.routes(
+                status.Context(store, links, scheduler, planner, config, lambda: followers.away_since is None)
+            )
+        )
 
         server = rpc.server()
         nodes = NodesService(store, links, dispatcher, opened.blobs.get, self._clock)
@@ -129,6 +146,7 @@ class Controller:
         checkpoints = Checkpoints(opened, lambda: followers.held_from)
         service.start(scheduler.run(), "schedule")
         service.start(priorities.run(), "priority")
+        service.start(planner.run(), "planner")
         service.start(Deadlines(store, links, dispatcher, self._clock).run(), "deadlines")
         service.start(checkpoints.run(), "checkpoints")
         service.start(past.run(), "history")

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctld.core.model import Caller
@@ -18,6 +18,7 @@ from ctld.core.state import State
 from ctld.loops.links import Link, Links
 from ctld.loops.priority import Priorities
 from ctld.loops.statistics import Statistics
+from ctld.sched.foreseen import Foreseen
 from ctld.services import priorities, statistics
 from ctld.services.door import Door
 from ctld.services.views.routes import Context, routes
@@ -42,9 +43,10 @@ class StandingClock:
 
 @dataclass
 class FixedOverlay:
-    """A scheduler that has planned what the test says."""
+    """A scheduler and a planner that have planned what the test says."""
 
     overlay: Plan
+    foreseen: Foreseen = field(default_factory=Foreseen)
 
 
 def links_to(state: State, *, without: Sequence[int] = ()) -> Links:
@@ -64,12 +66,13 @@ def door_to(
     links: Links,
     *,
     overlay: Plan | None = None,
+    foreseen: Foreseen | None = None,
     clock: StandingClock | None = None,
     seconds: Callable[[], float] = time.perf_counter,
 ) -> Door:
     """Give a door with the reading routes over a state."""
     clock = clock or StandingClock()
-    planned = FixedOverlay(overlay or Plan(made_at=clock.at))
+    planned = FixedOverlay(overlay or Plan(made_at=clock.at), foreseen or Foreseen())
     counted = Statistics(clock)
     door = Door(statistics=counted)
     store = Store(state, MemoryJournal())
@@ -82,6 +85,7 @@ def door_to(
         routes(
             Context(
                 store,
+                planned,
                 planned,
                 links,
                 clock,
@@ -137,13 +141,14 @@ def served(
     folder: Path,
     *,
     overlay: Plan | None = None,
+    foreseen: Foreseen | None = None,
     links: Links | None = None,
     clock: StandingClock | None = None,
 ) -> Iterator[Served]:
     """Serve a state on a socket in `folder` while the block runs."""
     clock = clock or StandingClock()
     links = links or links_to(state)
-    door = door_to(state, links, overlay=overlay, clock=clock)
+    door = door_to(state, links, overlay=overlay, foreseen=foreseen, clock=clock)
     path = folder / "sock"
 
     async def answer(uid: int, gid: int, method: str, target: str, body: bytes) -> tuple[int, bytes]:

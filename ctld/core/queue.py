@@ -162,6 +162,8 @@ class Queue:
         """Job id -> computed priority, of jobs that wait or run. An overlay: neither journaled nor in checkpoints."""
         self.unrated: dict[int, None] | None = None
         """Ids of pending jobs whose priority is to be computed anew; None while nobody computes any."""
+        self.changed: dict[int, int] | None = None
+        """Computed priorities that a follower of the events has not been told yet; None while there is none."""
         self._fixed: set[int] = set()
         """Queued jobs whose priority was set by hand."""
         self.patience = Patience()
@@ -172,7 +174,7 @@ class Queue:
 
     def follow(self, other: Queue) -> None:
         """Take over what is no part of the records: computed priorities, who waits for one, and who waits too long."""
-        self.priorities, self.unrated = other.priorities, other.unrated
+        self.priorities, self.unrated, self.changed = other.priorities, other.unrated, other.changed
         self.patience = Patience(late=other.patience.late)
 
     def priority(self, job: Job) -> int:
@@ -184,11 +186,13 @@ class Queue:
 
     def reprioritise(self, values: Mapping[int, int]) -> int:
         """Set computed priorities by job id and move the queued jobs whose value changed; give how many moved."""
-        moved = 0
+        moved, changed = 0, self.changed
         for job_id, value in values.items():
             if self.priorities.get(job_id) == value:
                 continue
             self.priorities[job_id] = value
+            if changed is not None:
+                changed[job_id] = value
             place = self._places.get(job_id)
             if place is None or job_id in self._fixed or job_id in self.patience.late:
                 continue
@@ -218,6 +222,8 @@ class Queue:
     def forget_priority(self, job_id: int) -> None:
         """Drop what was computed for a job that has ended."""
         self.priorities.pop(job_id, None)
+        if self.changed is not None:
+            self.changed.pop(job_id, None)
         if self.unrated is not None:
             self.unrated.pop(job_id, None)
 

@@ -37,16 +37,26 @@ class Cycles:
     last_queue: int = 0
     """Jobs that could start as far as holds, dependencies and begin times go, before the last cycle."""
     queue: int = 0
+    last_table: int = 0
+    """Jobs that the last cycle gave a place in the calendar."""
+    table: int = 0
     last_at: int = 0
     """Unix time; 0: never."""
+    whole: int = 0
+    """Cycles that came to the end of the queue."""
+    out_of_time: int = 0
+    """Cycles whose time was over before that."""
 
-    def note(self, *, seconds: float, depth: int, queue: int, at: UnixTime) -> None:
+    def note(self, *, seconds: float, depth: int, queue: int, at: UnixTime, complete: bool, table: int = 0) -> None:
         """Take one cycle in."""
         self.last = round(seconds * 1e6)
         self.longest = max(self.longest, self.last)
         self.total += self.last
-        self.last_depth, self.last_queue, self.last_at = depth, queue, at
+        self.last_depth, self.last_queue, self.last_table, self.last_at = depth, queue, table, at
+        self.whole += complete
+        self.out_of_time += not complete
         self.depth += depth
+        self.table += table
         self.queue += queue
         self.count += 1
 
@@ -92,13 +102,10 @@ class _Daily:
     passes: Cycles = field(default_factory=Cycles)
     """Passes of the loop: the main scheduler."""
     deep: Cycles = field(default_factory=Cycles)
-    """Plans of the whole calendar, as Slurm's backfill makes them beside its main scheduler: none while every pass of
-    the loop does both."""
-    whole: int = 0
-    """Passes that came to the end of the queue."""
-    out_of_time: int = 0
-    """Passes that ran out of their budget, and went on in the next turn of the loop."""
+    """Plans of the whole calendar by the planner process, as Slurm's backfill makes them beside its main scheduler."""
     backfilled: int = 0
+    stale: int = 0
+    """Starts that the calendar had planned for now and that could not be any more when it came."""
 
 
 class Statistics:
@@ -113,6 +120,8 @@ class Statistics:
         """Calls by method and pattern of their route."""
         self.users: dict[int, Calls] = {}
         """Calls by uid, of at most MOST_USERS."""
+        self.planning = False
+        """The planner process is at work on a calendar."""
         self.open_calls = 0
         """Calls that have come and have no answer yet."""
 
@@ -150,12 +159,9 @@ class Statistics:
 
     def planned(self, made: Plan, *, seconds: float, queue: int) -> None:
         """Count a pass of the loop. `queue`: jobs that could start when it began."""
-        day = self.day
-        day.passes.note(seconds=seconds, depth=made.looked_at, queue=queue, at=made.made_at)
-        if made.complete:
-            day.whole += 1
-        else:
-            day.out_of_time += 1
+        self.day.passes.note(
+            seconds=seconds, depth=made.looked_at, queue=queue, at=made.made_at, complete=made.complete
+        )
 
     def called(self, method: str, pattern: str, uid: int, seconds: float) -> None:
         """Count a call that has been answered."""

@@ -106,10 +106,12 @@ def _shown(context: Context) -> dict[str, Any]:
             "pending": sum(state.users.values()) - len(state.running),
             "running": len(state.running) - len(state.suspended),
         },
-        "main": {**_cycles(day.passes, now - day.since), "whole": day.whole, "out_of_time": day.out_of_time},
+        "main": _cycles(day.passes, now - day.since),
         "deep": _cycles(day.deep, now - day.since),
         "backfilled": statistics.backfilled,
         "backfilled_today": day.backfilled,
+        "stale": day.stale,
+        "planning": statistics.planning,
         "clock_microseconds": _clock_latency(),
         "kinds": [
             {"name": name, "number": number, **asdict(calls)}
@@ -124,6 +126,7 @@ def _cycles(cycles: Cycles, seconds: int) -> dict[str, int]:
     count = cycles.count
     each = count or 1
     shown.update(mean=cycles.total // each, mean_depth=cycles.depth // each, mean_queue=cycles.queue // each)
+    shown.update(mean_table=cycles.table // each)
     # Slurm's own rate begins after the first minute.
     shown["per_minute"] = count * 60 // seconds if seconds > 60 else 0
     return shown

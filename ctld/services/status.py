@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctld.loops.links import Links
+from ctld.loops.planner import Planner
 from ctld.loops.schedule import Scheduler
 from ctld.services.door import Call, Right, Route
 from ctld.store.store import Store
@@ -20,6 +21,7 @@ class Context:
     store: Store
     links: Links
     scheduler: Scheduler
+    planner: Planner
     config: ClusterConfig
     accounting: Callable[[], bool]
     """Whether dbd follows just now."""
@@ -65,6 +67,20 @@ def _status(context: Context) -> dict[str, Any]:
         "log_id": journal.log_id,
         "passes": context.scheduler.passes,
         "last_pass_ms": round(context.scheduler.last_seconds * 1000, 3),
+        "planner": _planner(context.planner),
         "without_effect": [f"{file}:{line}: {key}" for key, file, line in context.config.without_effect],
         "warnings": list(context.config.warnings),
+    }
+
+
+def _planner(planner: Planner) -> dict[str, int]:
+    foreseen = planner.foreseen
+    return {
+        "pid": planner.pid,
+        "restarts": planner.restarts,
+        "cycles": planner.cycles,
+        "event": foreseen.number,
+        "made_at": foreseen.made_at,
+        "planned": len(foreseen),
+        "past_window": foreseen.past_window,
     }

@@ -51,6 +51,7 @@ class JobView:
         at: the moment.
         wait_of: why a pending job waits (`ctld.sched.explain.reason_of` with the overlay of the moment).
         task_list_bytes: how long the text of an array's members may get (SLURM_BITSTR_LEN), 0 for all of it.
+        planned_at: when the whole queue was last planned; 0: not yet.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class JobView:
         wait_of: Callable[[Job], Wait],
         *,
         task_list_bytes: int = TASK_LIST_BYTES,
+        planned_at: int = 0,
     ) -> None:
         self.state = state
         self.at = at
         self._wait_of = wait_of
         self._task_list_bytes = task_list_bytes
+        self._planned_at = planned_at
         self._waiting: Job | None = None
         self._wait: Wait = Wait(Reason.NONE)
         self._sizes: dict[int, tuple[int, int]] = {}
@@ -118,6 +121,13 @@ class JobView:
         if job.state != PENDING:
             return job.started_at
         return self.wait(job).start_at or (job.begin_at if job.begin_at > self.at else 0)
+
+    def evaluated(self, job: Job) -> int:
+        """When it started, or was last planned with the whole queue. Passes over the heads of the queue come many
+        times a second and are not noted one by one."""
+        if job.state == PENDING and job.eligible_at:
+            return max(job.eligible_at, self._planned_at)
+        return job.started_at or job.eligible_at
 
     def end(self, job: Job) -> int:
         """When it ended or will have to; 0: not known."""
@@ -352,11 +362,6 @@ def _per_gpu(amount: int) -> str | None:
     return f"gres/gpu:{amount}" if amount else None
 
 
-def _evaluated_at(job: Job) -> int:
-    """When it started; passes over jobs that wait come many times a second and are not noted one by one."""
-    return job.started_at or job.eligible_at
-
-
 def _preempt_eligible(view: JobView, job: Job) -> Value:
     """From when its run may be preempted; 0 where nobody may, or it does not run."""
     if not view.state.settings.preemption.rule or not PENDING < job.state <= SUSPENDED:
@@ -462,7 +467,7 @@ FIELDS: dict[str, Field] = {
     "derived_exit_code": lambda view, job: _exit_code(job.derived_status),
     "eligible_at": lambda view, job: job.eligible_at or job.begin_at,
     "end_at": lambda view, job: view.end(job),
-    "evaluated_at": lambda view, job: _evaluated_at(job),
+    "evaluated_at": lambda view, job: view.evaluated(job),
     "exclude": lambda view, job: hostlist.compress(job.spec.request.exclude),
     "exclusive": lambda view, job: view.exclusive(job),
     "exit_code": lambda view, job: _exit_code(job.exit_status),

@@ -21,6 +21,7 @@ from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
 from ctld.core.plan import Plan, Wait
 from ctld.sched.explain import reason_of
+from ctld.sched.foreseen import Foreseen, with_planned
 from ctld.services import reservations
 from ctld.services.door import Call, Handler, Right, Route
 from ctld.services.views import partitions as partition_views
@@ -62,12 +63,22 @@ class HasOverlay(Protocol):
         ...
 
 
+class HasForeseen(Protocol):
+    """The planner, as far as views need it."""
+
+    @property
+    def foreseen(self) -> Foreseen:
+        """The newest calendar."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the routes read from."""
 
     store: Store
     scheduler: HasOverlay
+    planner: HasForeseen
     links: Links
     clock: Clock
     config: Sequence[tuple[str, str]] | Callable[[], Sequence[tuple[str, str]]]
@@ -224,13 +235,14 @@ class _Reader:
 
     def _job_view(self, query: Mapping[str, str]) -> JobView:
         state, overlay, at = self._state, self._context.scheduler.overlay, self._now()
+        foreseen = self._context.planner.foreseen
 
         def wait_of(job: Job) -> Wait:
-            return reason_of(state, overlay, job, at)
+            return with_planned(reason_of(state, overlay, job, at), foreseen.of(state, job.id), at)
 
         asked = query.get("task_list_bytes")
         size = TASK_LIST_BYTES if asked is None else task_list_bytes({"SLURM_BITSTR_LEN": asked})
-        return JobView(state, at, wait_of, task_list_bytes=size)
+        return JobView(state, at, wait_of, task_list_bytes=size, planned_at=foreseen.made_at)
 
     def _named_nodes(self, text: str | None) -> list[Node]:
         if text is None:

@@ -65,7 +65,7 @@ def test_passes_are_added_up() -> None:
     passes = day.passes
     assert (passes.count, passes.last, passes.longest, passes.total) == (2, 1000, 3000, 4000)
     assert (passes.last_depth, passes.depth, passes.last_queue, passes.queue) == (2, 6, 6, 16)
-    assert (day.whole, day.out_of_time) == (1, 1)
+    assert (passes.whole, passes.out_of_time) == (1, 1)
 
 
 def test_midnight_utc_starts_the_day_anew_and_leaves_calls_and_all_backfilled_jobs() -> None:

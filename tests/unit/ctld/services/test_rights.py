@@ -20,6 +20,7 @@ from ctld.core.model import Caller, NodeShare
 from ctld.core.plan import Plan, Start
 from ctld.core.reservations import Access, Reservation
 from ctld.loops.links import Links
+from ctld.loops.planner import Planner
 from ctld.loops.priority import Priorities
 from ctld.loops.schedule import Scheduler
 from ctld.loops.statistics import Statistics
@@ -134,18 +135,18 @@ def a_door() -> Door:
     """Every module of routes that `ctld.daemon` adds, as it adds them."""
     store, blobs = a_store()
     clock, links, signals = SystemClock(), Links(), RecordedSignals()
-    scheduler = Scheduler(store, links, clock)
+    scheduler, planner = Scheduler(store, links, clock), Planner(store, links, clock)
     followers = FollowersService(store, "here", expected=False)
     none = Path("none")
     past = history.History(store, followers, Identity(none, none, none), "", clock)
     door = Door()
     door.add(actions.routes(actions.Context(store, signals, clock, blobs, lambda: None)))
     door.add(steps.routes(steps.Context(store, links, signals, blobs, clock)))  # type: ignore[arg-type]
-    door.add(views.routes(views.Context(store, scheduler, links, clock, (), "0")))
+    door.add(views.routes(views.Context(store, scheduler, planner, links, clock, (), "0")))
     door.add(priorities.routes(priorities.Context(store, Priorities(store, clock), clock)))
     door.add(statistics.routes(statistics.Context(store, links, Statistics(clock), clock, lambda: 0)))
     door.add(past.routes())
-    door.add(status.routes(status.Context(store, links, scheduler, a_configuration(), lambda: False)))
+    door.add(status.routes(status.Context(store, links, scheduler, planner, a_configuration(), lambda: False)))
     return door
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ctld.core.model import Caller
+from ctld.loops.planner import Planner
 from ctld.loops.schedule import Scheduler
 from ctld.services import status
 from ctld.services.door import Door
@@ -24,7 +25,8 @@ def a_door(desk: Desk, folder: Path) -> Door:
     config = load(file)
     door = Door()
     scheduler = Scheduler(desk.store, desk.links, desk.clock)
-    door.add(status.routes(status.Context(desk.store, desk.links, scheduler, config, lambda: True)))
+    planner = Planner(desk.store, desk.links, desk.clock)
+    door.add(status.routes(status.Context(desk.store, desk.links, scheduler, planner, config, lambda: True)))
     return door
 
 

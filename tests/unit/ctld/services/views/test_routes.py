@@ -147,9 +147,8 @@ async def test_nothing_is_answered_before_what_it_shows_is_durable(target: str) 
     state = many_pending(1)
     journal = _SlowJournal()
     door = Door()
-    context = Context(
-        Store(state, journal), FixedOverlay(Plan(made_at=NOON)), links_to(state), StandingClock(), (), "1", host="h"
-    )
+    planned = FixedOverlay(Plan(made_at=NOON))
+    context = Context(Store(state, journal), planned, planned, links_to(state), StandingClock(), (), "1", host="h")
     door.add(routes(context))
     answering = asyncio.create_task(door.answer(USER, "GET", target, b""))
     for _ in range(20):
