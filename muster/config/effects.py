@@ -48,9 +48,11 @@ OPTIONS = {
         "youngest_first",
     )),
     "scheduler_parameters": frozenset((
-        "allow_zero_lic", "assoc_limit_stop", "ignore_constraint_validation", "ignore_prefer_validation",
-        "max_queue_wait", "max_script_size", "max_switch_wait",
-        "pack_serial_at_end", "requeue_delay",
+        "allow_zero_lic", "assoc_limit_stop", "bf_busy_nodes", "bf_interval", "bf_job_part_count_reserve",
+        "bf_max_job_array_resv", "bf_max_job_assoc", "bf_max_job_part", "bf_max_job_test", "bf_max_job_user",
+        "bf_max_job_user_part", "bf_max_time", "bf_resolution", "bf_window", "ignore_constraint_validation",
+        "ignore_prefer_validation", "max_queue_wait", "max_script_size", "max_switch_wait", "pack_serial_at_end",
+        "requeue_delay",
     )),
     "select_type_parameters": frozenset((
         "cr_cpu", "cr_cpu_memory", "cr_core", "cr_core_memory", "cr_socket", "cr_socket_memory", "cr_memory",
