@@ -174,8 +174,8 @@ def test_known_keys_without_effect_are_listed_with_their_place() -> None:
 
 
 def test_options_and_values_without_effect_are_listed_one_by_one() -> None:
-    config = config_with("SchedulerParameters=bf_window=4320,requeue_delay=5\nSelectType=select/linear\n")
-    assert [key for key, _, _ in config.without_effect] == ["SchedulerParameters=bf_window", "SelectType"]
+    config = config_with("SchedulerParameters=bf_continue,requeue_delay=5\nSelectType=select/linear\n")
+    assert [key for key, _, _ in config.without_effect] == ["SchedulerParameters=bf_continue", "SelectType"]
     assert config_with("SelectType=select/cons_tres\nResvOverRun=5\n").without_effect == ()
     assert config_with("SchedulerParameters=max_switch_wait=30,requeue_delay=9\n").without_effect == ()
 
