@@ -1,6 +1,7 @@
 """The calendar's figures: how long it takes to plan a whole queue, and what planning by resource is worth.
 
-The mix is planned by `plain.plan`, job by job over the product's profiles, pools and search.
+The figures of whole plans are those of the product's own calendar (`ctld.sched.calendar.foresee`); what it is compared
+with is planned by `plain.plan`, job by job over the same profiles, pools and search.
 """
 
 from __future__ import annotations
@@ -10,36 +11,36 @@ import subprocess
 import sys
 import time
 
-from bench import mix, plain
+from bench import foreseen, mix, plain
 from bench.measure import ROOT, Taken, median, note, rounded
 from ctld.sched.releases import FAR
 from tests.builders import NOON
 
 
 def calendar(nodes: int, pending: int) -> Taken:
-    """CPU seconds of one plan of the whole queue."""
-    made = mix.made(nodes, pending)
+    """CPU seconds of one calendar of the whole queue by the product, from nothing but the state: limits of accounts and
+    licences hold."""
+    state = foreseen.real(mix.made(nodes, pending))
     gc.collect()
     gc.freeze()
     begin = time.process_time()
-    ready = plain.prepared(made)
-    prepared = time.process_time() - begin
-    begin = time.process_time()
-    planned = plain.plan(made, ready=ready)
+    made = foreseen.calendar(state)
     took = time.process_time() - begin
     gc.unfreeze()
-    starts = [start for start, _ in planned.starts.values()]
-    note(f"{nodes} x {pending}: {took:.2f} s, {sum(start == NOON for start in starts)} start now")
+    starts = [said.start_at for said in made.planned.values() if said.start_at]
+    now = sum(start == NOON for start in starts)
+    note(f"{nodes} x {pending}: {took:.2f} s, {now} start now")
+    if not made.complete or len(made.planned) != pending:
+        raise SystemExit(f"bench: {len(made.planned)} of {pending} jobs were looked at")
     return Taken(
         rounded(took),
         0.0,
         {
             "planned": len(starts),
-            "now": sum(start == NOON for start in starts),
-            "shapes": len(made.state.queue.classes),
-            "running": len(made.state.running),
-            "prepare_s": rounded(prepared),
-            "steps_of_a_node": int(planned.profiles.lengths.max()),
+            "now": now,
+            "without_start": pending - len(starts),
+            "classes": len(state.queue.classes),
+            "running": len(state.running),
         },
     )
 
