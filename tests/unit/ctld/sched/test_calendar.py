@@ -8,17 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from ctld.core.accounts import Limits
+from ctld.core.apply.indexes import put
 from ctld.core.cluster import Planning, Settings
 from ctld.core.model import UNLIMITED, Clause
-from ctld.core.reservations import Access, Part, Reservation
 from ctld.core.state import State
 from ctld.sched.calendar import Calendar, foresee
 from muster.ids import UnixTime
-from muster.states import Reason
+from muster.states import JobState, Reason
 from tests.builders import NOON, a_job, a_partition, a_state
 from tests.foreseen import let_run, let_wait
 from tests.limited import SAFE, job_of, limited, run, waiting
 from tests.placing import everywhere
+from tests.preempting import Cluster
 
 MINUTE = 60
 WHOLE = {"exclusive": "node", "memory_per_node_mib": 1}
@@ -41,20 +42,6 @@ def small(nodes: int = 2, **fields: object) -> State:
 
 def planning(**rules: object) -> Settings:
     return Settings(require_registration=False, planning=Planning(**rules))  # type: ignore[arg-type]
-
-
-def reserved(name: str, start: int, minutes: int, *nodes: int, **fields: object) -> Reservation:
-    """A reservation of ada's, in minutes from now."""
-    return Reservation(
-        name=name,
-        number=1,
-        start_at=UnixTime(NOON + start * MINUTE),
-        end_at=UnixTime(NOON + (start + minutes) * MINUTE),
-        created_at=NOON,
-        parts=tuple(Part(node) for node in nodes),
-        users=Access(("ada",), ids=(1000,)),
-        **fields,  # type: ignore[arg-type]
-    )
 
 
 def test_the_calendar_of_the_specification() -> None:
@@ -177,42 +164,6 @@ def test_licences_are_waited_for_as_long_as_they_are_held() -> None:
     calendar = made(state)
     assert starts(calendar) == {1: 7, 2: 0, 3: 17, 4: -1}
     assert calendar.planned[4].wait.reason is Reason.LICENSES  # type: ignore[union-attr]
-
-
-def test_maintenance_is_planned_around() -> None:
-    # scheduling.md 11: at 15:30 a job of 20 minutes starts before it, one of 40 minutes behind it at 18:00.
-    state = small()
-    state.reservations["m"] = reserved("m", 30, 120, 0, 1, flags=("MAINT",))
-    for job_id, minutes in ((1, 20), (2, 40)):
-        let_wait(state, a_job(job_id, limit_seconds=minutes * MINUTE, memory_per_cpu_mib=1))
-    assert starts(made(state)) == {1: 0, 2: 150}
-
-
-def test_a_job_of_a_reservation_lies_in_its_nodes_and_time() -> None:
-    state = small()
-    state.reservations["mine"] = reserved("mine", 30, 60, 1)
-    for job_id, minutes in ((1, 40), (2, 30), (3, 61), (4, 90)):
-        named = () if job_id == 4 else ("mine",)
-        let_wait(
-            state,
-            a_job(job_id, limit_seconds=minutes * MINUTE, reservations=named, **WHOLE),  # type: ignore[arg-type]
-        )
-    calendar = made(state)
-    assert starts(calendar) == {1: 30, 2: -1, 3: -1, 4: 0}
-    assert (calendar.planned[1].nodes, calendar.planned[4].nodes) == ((1,), (0,))
-    assert calendar.planned[3].wait.reason is Reason.RESERVATION  # type: ignore[union-attr]
-
-
-def test_a_reservation_of_some_cores_leaves_the_others() -> None:
-    state = small(1)
-    part = Part(0, (0, 5))
-    state.reservations["six"] = replace(reserved("six", 0, 60), parts=(part,))
-    outside = a_job(1, limit_seconds=600, cpus_per_task=2, memory_per_node_mib=1)
-    more = a_job(2, limit_seconds=600, cpus_per_task=3, memory_per_node_mib=1)
-    inside = a_job(3, limit_seconds=600, cpus_per_task=6, memory_per_node_mib=1, reservations=("six",))
-    second = a_job(4, limit_seconds=600, cpus_per_task=1, memory_per_node_mib=1, reservations=("six",))
-    let_wait(state, outside, more, inside, second)
-    assert starts(made(state)) == {3: 0, 4: 10, 1: 0, 2: 60}
 
 
 def test_a_node_of_another_user_is_had_when_all_jobs_there_have_ended() -> None:
@@ -355,3 +306,44 @@ def test_behind_a_job_that_a_limit_keeps_back_nothing_starts_with_assoc_limit_st
     run(state, job_of("bob", 100, 8, limit_seconds=20 * MINUTE))
     waiting(state, job_of("ada", 1, 4, priority=200, limit_seconds=600), job_of("eve", 2, 4, limit_seconds=600))
     assert starts(made(state)) == {1: 20, 2: 20}
+
+
+def test_what_a_preemption_has_promised_is_kept_and_shown() -> None:
+    cluster = Cluster(1, low={"grace_seconds": 60})
+    low = cluster.put(cpus_per_task=6, time_limit_minutes=100)
+    wants = cluster.wants(cpus_per_task=6, time_limit_minutes=10)
+    assert wants is not None
+    booked = cluster.of(cluster.wanting)
+    assert booked.booking is not None
+    begins = booked.booking.starts_at
+    other = cluster.submit(partitions=("low",), cpus_per_task=2, memory_per_node_mib=100, time_limit_minutes=5)
+    third = cluster.submit(partitions=("low",), cpus_per_task=3, memory_per_node_mib=100, time_limit_minutes=5)
+    said = foresee(cluster.state, UnixTime(cluster.at), reachable=1).planned
+    assert (said[booked.id].start_at, said[booked.id].nodes, said[booked.id].partition) == (begins, (0,), "high")
+    assert said[other].start_at == cluster.at
+    # Not beside the other in what the victim leaves: that is promised, and taken for ten minutes.
+    assert said[third].start_at == begins + 600
+    cluster.wait(60)
+    cluster.leave(low)
+    assert foresee(cluster.state, UnixTime(cluster.at), reachable=1).planned[booked.id].start_at == cluster.at
+
+
+def test_a_suspended_job_has_its_cores_again_when_the_other_ends() -> None:
+    cluster = Cluster(1, mode="SUSPEND")
+    cluster.put(cpus_per_task=8, time_limit_minutes=100)
+    high = cluster.put("high", cpus_per_task=8, time_limit_minutes=10)
+    cluster.wait(60)
+    cluster.pass_()
+    assert cluster.runs(high)
+    job = cluster.submit(partitions=("low",), cpus_per_task=1, memory_per_node_mib=100, time_limit_minutes=5)
+    said = foresee(cluster.state, UnixTime(cluster.at), reachable=1).planned[job]
+    # Nobody knows how long it stood still then: no start is promised.
+    assert (said.start_at, said.wait and said.wait.reason) == (0, Reason.RESOURCES)
+
+
+def test_a_node_that_is_being_cleaned_up_can_be_had_a_moment_later() -> None:
+    state = small(1)
+    ended = let_run(state, a_job(100, cpus_per_task=1), 0, minutes=30)
+    put(state, ended, replace(ended, state=int(JobState.COMPLETED), ended_at=NOON, completing=(0,)))
+    let_wait(state, a_job(1, limit_seconds=600, cpus_per_task=2, memory_per_node_mib=1))
+    assert made(state).planned[1].start_at == NOON + 1
