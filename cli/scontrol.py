@@ -74,6 +74,7 @@ KEYWORDS = (
     ("getent", 1, 1, 1),
     ("pidinfo", 3, 1, 1),
     ("errnumstr", 1, 1, 1),
+    ("explain", 3, 1, 2),
     ("abort", 5, 0, 0),
     ("callerid", 3, 5, 6),
     ("fsdampeningfactor", 1, 1, 1),
@@ -84,6 +85,7 @@ HELP = """\
 Usage: scontrol [OPTIONS] COMMAND [ARGUMENTS]
   -a, --all            show hidden partitions too
   -d, --details        show more about jobs and nodes
+      --json[=SHAPE]   JSON, of explain
   -M, --clusters=NAME  the cluster to speak to
   -o, --oneliner       one line for each record
   -Q, --quiet          no error texts; the exit code tells
@@ -93,6 +95,7 @@ Usage: scontrol [OPTIONS] COMMAND [ARGUMENTS]
 Commands:
   show ENTITY [ID]     config, daemons, hostlist LIST, hostlistsorted LIST, hostnames [LIST], job, licenses, node,
                        partition, reservation, step, topology
+  explain job ID       why a job waits, with the numbers behind it; also with --json
   update KEY=VALUE ... change a job, node or reservation
   create reservation KEY=VALUE ..., delete reservation NAME
   hold, release, uhold, requeue, requeuehold, suspend, resume JOBS
@@ -110,7 +113,7 @@ def _main(argv: list[str]) -> int:
     found, rest = base.getopt("scontrol", argv, SHORTS, LONGS)
     options = dict(found)
     for key, option in UNSUPPORTED.items():
-        if key in options:
+        if key in options and not (key == "json" and _is_explain(rest)):
             raise base.Quit(1, f"scontrol: error: {option} is not supported by this release of Muster")
     if "V" in options:
         return base.print_version()
@@ -126,7 +129,29 @@ def _main(argv: list[str]) -> int:
         base.silence()
     if "v" in options:
         base.say_asked("scontrol", found)
+    if _is_explain(rest):
+        return _explain(argv, rest, options)
     return _carry_out(rest[0], rest[1:], options, quiet)
+
+
+def _is_explain(rest: list[str]) -> bool:
+    row = find(rest[0].lower()) if rest else None
+    return row is not None and row[0] == "explain"
+
+
+def _explain(argv: list[str], rest: list[str], options: dict[str, str | None]) -> int:
+    _, _, least, most = find(rest[0].lower()) or KEYWORDS[0]
+    if not least <= len(rest) - 1 <= most:
+        raise base.Quit(1, f"too {'few' if len(rest) <= least else 'many'} arguments for keyword:{rest[0]}")
+    from cli import scontrol_explain
+
+    return scontrol_explain.explain(
+        rest[1:],
+        cluster=options.get("M"),
+        as_json="json" in options,
+        shape=options.get("json"),
+        argv=argv,
+    )
 
 
 def _carry_out(word: str, arguments: list[str], options: dict[str, str | None], quiet: bool) -> int:

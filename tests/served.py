@@ -19,6 +19,7 @@ from ctld.loops.links import Link, Links
 from ctld.loops.priority import Priorities
 from ctld.loops.statistics import Statistics
 from ctld.sched.foreseen import Foreseen
+from ctld.sched.memory import PlanMemory
 from ctld.services import priorities, statistics
 from ctld.services.door import Door
 from ctld.services.views.routes import Context, routes
@@ -47,6 +48,7 @@ class FixedOverlay:
 
     overlay: Plan
     foreseen: Foreseen = field(default_factory=Foreseen)
+    memory: PlanMemory = field(default_factory=PlanMemory)
 
 
 def links_to(state: State, *, without: Sequence[int] = ()) -> Links:

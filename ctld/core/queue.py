@@ -54,6 +54,16 @@ class SortedKeys:
         """The first key; IndexError when empty."""
         return self._blocks[0][0]
 
+    def below(self, key: int) -> tuple[int, int]:
+        """Count the keys less than `key`, and give the greatest of them (-1 where there is none)."""
+        count, greatest = 0, -1
+        for block in self._blocks:
+            if block[0] >= key:
+                break
+            place = bisect_left(block, key)
+            count, greatest = count + place, block[place - 1]
+        return count, greatest
+
     def insert(self, key: int) -> None:
         """Add a key that is not there yet."""
         blocks = self._blocks
@@ -285,6 +295,11 @@ class Queue:
         """Give the class of a queued job, None when it is not queued."""
         place = self._places.get(job_id)
         return place[0] if place else None
+
+    def key_of(self, job_id: int) -> int:
+        """Give the order key of a queued job; 0 when it is not queued."""
+        place = self._places.get(job_id)
+        return place[1] if place else 0
 
     def contents(self) -> dict[ClassKey, list[tuple[int, int]]]:
         """Give (priority, job id) in order by class, for comparing two queues (class ids differ after a

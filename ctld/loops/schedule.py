@@ -54,6 +54,11 @@ class Scheduler:
         store.on_change(self._wake.set)
         links.on_change(self._wake.set)
 
+    @property
+    def memory(self) -> PlanMemory:
+        """What the last pass left behind."""
+        return self._memory
+
     async def run(self) -> None:
         """Plan whenever something changed, until cancelled."""
         while True:

@@ -87,6 +87,13 @@ class Thresholds:
 
     def bar(self, rules: Ruleset) -> Wait | None:
         """Say that a job with these limits has to wait; None: it has not."""
+        factor = self.factor(rules)
+        if factor is None or factor >= rules.threshold:
+            return None
+        return Wait(Reason.QOS_USAGE_THRESHOLD)
+
+    def factor(self, rules: Ruleset) -> float | None:
+        """Give the fairshare factor that a threshold is compared with; None: there is no threshold, or no factor."""
         if rules.association is None or rules.threshold < 0:
             return None
         if self._shares is None:
@@ -94,9 +101,7 @@ class Thresholds:
             usage = {number: state.usage.raw(number, self._at) for number in state.accounts.associations}
             self._shares = fairshare(state.accounts, usage, priority.flags, priority.dampening)
         share = self._shares.get(rules.association.id)
-        if share is None or share.factor >= rules.threshold:
-            return None
-        return Wait(Reason.QOS_USAGE_THRESHOLD)
+        return None if share is None else share.factor
 
 
 def lifted(state: State, job: Job, partition: PartitionSpec) -> PartitionSpec:

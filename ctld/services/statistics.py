@@ -57,6 +57,7 @@ MESSAGES: dict[tuple[str, str], tuple[str, int]] = {
     ("GET", "/v1/overview"): ("REQUEST_OVERVIEW", _OWN + 1),
     ("GET", "/v1/status"): ("REQUEST_STATUS", _OWN + 2),
     ("POST", "/v1/history"): ("REQUEST_HISTORY", _OWN + 3),
+    ("GET", "/v1/jobs/{job}/explanation"): ("REQUEST_EXPLANATION", _OWN + 4),
 }
 """Route -> what its calls count as."""
 

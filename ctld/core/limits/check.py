@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ctld.core.limits.book import MINUTES, Key, Rule
@@ -25,6 +25,8 @@ from ctld.core.model import UNLIMITED
 from ctld.core.plan import LimitNumbers
 from muster.ids import UnixTime
 
+_NOBODY = 1 << 62
+"""More than any job asks for."""
 YEAR_MINUTES = 365 * 1440
 """What a job without a time limit counts as where minutes are reserved."""
 
@@ -92,6 +94,15 @@ class Check:
             if found is not None:
                 return rule, found
         return None
+
+    def standing(self, rule: Rule, asked: Asked, factor: float = 1.0) -> tuple[LimitNumbers, bool] | None:
+        """Give how a limit stands for a job, and whether it is in its way; None: it does not concern the job."""
+        found = self._broken(rule, asked, factor)
+        if found is not None:
+            return found, True
+        # What a limit that nobody can keep would be broken with are the numbers of this one.
+        found = self._broken(rule._replace(limit=_NOBODY if rule.how == BY_MINIMUM else -1), asked, factor)
+        return (replace(found, most=rule.limit), False) if found is not None else None
 
     def _broken(self, rule: Rule, asked: Asked, factor: float) -> LimitNumbers | None:
         how = rule.how

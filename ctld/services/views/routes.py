@@ -12,19 +12,21 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from ctld.core.cluster import Node
 from ctld.core.jobids import Selector, parse_selectors
 from ctld.core.model import Job
-from ctld.core.plan import Plan, Wait
+from ctld.core.plan import Wait
 from ctld.sched.explain import reason_of
-from ctld.sched.foreseen import Foreseen, with_planned
+from ctld.sched.foreseen import with_planned
 from ctld.services import reservations
 from ctld.services.door import Call, Handler, Right, Route
+from ctld.services.views import explanations
 from ctld.services.views import partitions as partition_views
+from ctld.services.views.explanations import HasForeseen, HasPlans
 from ctld.services.views.jobs import FIELDS as JOB_FIELDS
 from ctld.services.views.jobs import JobView
 from ctld.services.views.nodes import FIELDS as NODE_FIELDS
@@ -54,30 +56,12 @@ MAX_FIELDS = 128
 Item = TypeVar("Item")
 
 
-class HasOverlay(Protocol):
-    """The scheduler, as far as views need it."""
-
-    @property
-    def overlay(self) -> Plan:
-        """The newest plan."""
-        ...
-
-
-class HasForeseen(Protocol):
-    """The planner, as far as views need it."""
-
-    @property
-    def foreseen(self) -> Foreseen:
-        """The newest calendar."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the routes read from."""
 
     store: Store
-    scheduler: HasOverlay
+    scheduler: HasPlans
     planner: HasForeseen
     links: Links
     clock: Clock
@@ -110,6 +94,7 @@ def routes(context: Context) -> list[Route]:
     return [
         *(Route("GET", pattern, Right.ANYONE, subject, handler) for pattern, subject, handler in table),
         *reservations.listing(context.store, context.clock),
+        *explanations.routes(context.store, context.scheduler, context.planner, context.clock),
     ]
 
 

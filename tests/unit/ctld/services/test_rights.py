@@ -73,6 +73,7 @@ EXPECTED: dict[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/jobs/{job}/steps/{step}"): ("", OWNER),
     ("GET", "/v1/jobs"): ("", EVERYONE),
     ("GET", "/v1/jobs/{job}"): ("", "ok ok absent | ok ok absent | ok ok absent"),
+    ("GET", "/v1/jobs/{job}/explanation"): ("", "ok ok absent | ok ok absent | ok ok absent"),
     ("GET", "/v1/steps"): ("", EVERYONE),
     ("GET", "/v1/nodes"): ("", EVERYONE),
     ("GET", "/v1/partitions"): ("", EVERYONE),
