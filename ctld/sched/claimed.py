@@ -33,6 +33,9 @@ from muster.ids import UnixTime
 from muster.states import Reason
 
 Claims = tuple[Claim, ...]
+_Shape = tuple[Demand, int, bool, bool, tuple[tuple[int, int, int], ...]]
+"""What a run has, as far as limits look at it: demand, time limit, whether that is exempt, whether single nodes matter,
+and of each node the kind, tasks and GPUs."""
 ARRAY = "array"
 """In front of the key of an array's own pool."""
 _SPENT = "spent"
@@ -51,9 +54,13 @@ class Claimed:
         self._thresholds = Thresholds(state, at)
         self._past = Meters(state)
         self._least: dict[int, Claims] = {}
-        """By identity of the entry, as the next two."""
+        """By identity of the entry (of its rules, where only they matter), as the next ones."""
         self._bars: dict[int, Wait | None] = {}
-        self._given: dict[tuple[int, tuple[tuple[int, int, int], ...]], tuple[Claims, Wait | None]] = {}
+        self._node_keys: dict[int, tuple[Key, ...]] = {}
+        self._asked: dict[_Shape, Asked] = {}
+        self._given: dict[tuple[int, _Shape], tuple[Claims, Wait | None]] = {}
+        self._stock = state.limits.enforced and state.limits.safe
+        """Some claims are for good."""
         limited = {job.array_job_id for job in (state.jobs[job_id] for job_id in state.queue) if job.array_limit}
         for job_id in state.running:
             self._hold(state.jobs[job_id], limited)
@@ -96,9 +103,8 @@ class Claimed:
         found = self._least.get(id(entry))
         if found is None:
             found = ()
-            if self.enforced and entry.asked is not None:
-                found = limits.claims(self._state, job, entry.partition, entry.asked_seconds)
-                found += self._spends(entry, entry.asked)
+            if entry.asked is not None:
+                found = self._claims(entry, entry.asked)
             self._least[id(entry)] = found
         return (*found, _member(job, job.array_limit)) if job.array_limit else found
 
@@ -113,26 +119,37 @@ class Claimed:
         if not self.enforced or entry.asked is None or entry.rules is None:
             return self.least(entry, job)
         kinds = demand.fleet.kind
-        key = (id(entry), tuple(sorted((kinds[node], tasks, gpus) for node, tasks, gpus in picks)))
+        has = tuple(sorted((kinds[node], tasks, gpus) for node, tasks, gpus in picks))
+        shape = demand, entry.asked_seconds, entry.asked.any_time, entry.rules.by_node, has
+        key = id(entry.rules), shape
         found = self._given.get(key)
         if found is None:
-            shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
-            found = self._given[key] = self._given_by(entry, job, shares)
+            asked = self._asked.get(shape)
+            if asked is None:
+                shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
+                asked = self._asked[shape] = self._with_shares(entry, job, shares)
+            rules = entry.rules
+            lasting = [rule for rule in rules.after if not rule.is_past_use and rule.how != BY_NODES]
+            wait = wait_of(static(lasting, asked, rules.usage_factor))
+            found = self._given[key] = self._claims(entry, asked), wait
         claims, wait = found
         if wait is not None:
             return wait
         return (*claims, _member(job, job.array_limit)) if job.array_limit else claims
 
-    def _given_by(self, entry: Entry, job: Job, shares: list[NodeShare]) -> tuple[Claims, Wait | None]:
-        state, rules = self._state, entry.rules
-        assert rules is not None, "limits hold for the entry"
-        asked = given(state, job, entry.partition.name, shares, entry.asked_seconds, by_node=rules.by_node)
-        if entry.asked is not None:  # Other generic resources are in no share yet.
-            more = {name: max(amount, asked.amounts.get(name, 0)) for name, amount in entry.asked.amounts.items()}
-            asked = replace(asked, amounts={**asked.amounts, **more})
-        lasting = [rule for rule in rules.after if not rule.is_past_use and rule.how != BY_NODES]
-        wait = wait_of(static(lasting, asked, rules.usage_factor))
-        return limits.claims_for(rules, asked) + self._spends(entry, asked), wait
+    def _with_shares(self, entry: Entry, job: Job, shares: list[NodeShare]) -> Asked:
+        """Give what a job has with these shares."""
+        least = entry.asked
+        assert least is not None and entry.rules is not None, "limits hold for the entry"
+        asked = given(self._state, job, entry.partition.name, shares, entry.asked_seconds, by_node=entry.rules.by_node)
+        # Other generic resources are in no share yet.
+        more = {name: max(amount, asked.amounts.get(name, 0)) for name, amount in least.amounts.items()}
+        return replace(asked, amounts={**asked.amounts, **more})
+
+    def _claims(self, entry: Entry, asked: Asked) -> Claims:
+        assert entry.rules is not None, "limits hold for the entry"
+        made = limits.claims_for(entry.rules, asked)
+        return made + self._spends(entry, asked) if self._stock else made
 
     def node_rules(self, entry: Entry) -> list[Rule]:
         """Give the limits of nodes in use that hold for an entry."""
@@ -142,32 +159,43 @@ class Claimed:
 
     def take(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
         """Count a planned run in."""
-        self.pools.take(_lasting(claims), start, end)
-        self.pools.take(_consumed(claims), start, FAR)
-        if self.enforced and entry.rules is not None:
-            self.nodes.occupy([key for key, what in entry.rules.counted if what == NODE], nodes, start, end)
+        self.pools.take(self._lasting(claims), start, end)
+        self.pools.take(self._consumed(claims), start, FAR)
+        self.nodes.occupy(self._keys(entry), nodes, start, end)
 
     def give(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
         """Undo `take`."""
-        self.pools.give(_lasting(claims), start, end)
-        self.pools.give(_consumed(claims), start, FAR)
-        if self.enforced and entry.rules is not None:
-            self.nodes.leave([key for key, what in entry.rules.counted if what == NODE], nodes, start, end)
+        self.pools.give(self._lasting(claims), start, end)
+        self.pools.give(self._consumed(claims), start, FAR)
+        self.nodes.leave(self._keys(entry), nodes, start, end)
+
+    def _keys(self, entry: Entry) -> tuple[Key, ...]:
+        """Give whose use of nodes an entry's jobs add to."""
+        if not self.enforced or entry.rules is None:
+            return ()
+        known = self._node_keys.get(id(entry.rules))
+        if known is None:
+            known = self._node_keys[id(entry.rules)] = tuple(k for k, what in entry.rules.counted if what == NODE)
+        return known
 
     def earliest(self, claims: Claims, seconds: int, start: int) -> int | None:
         """Give the first time at which all claims have room; None: never."""
-        if not claims:
-            return start
-        consumed = _consumed(claims)
+        consumed = self._consumed(claims)
         while consumed:
             found = self.pools.earliest(consumed, FAR, start)
             if found is None:
                 return None
-            again = self.pools.earliest(_lasting(claims), seconds, found)
+            again = self.pools.earliest(self._lasting(claims), seconds, found)
             if again is None or again == found:
                 return again
             start = again
-        return self.pools.earliest(claims, seconds, start)
+        return self.pools.earliest(claims, seconds, start) if claims else start
+
+    def _consumed(self, claims: Claims) -> Claims:
+        return tuple(claim for claim in claims if claim.key[0] == _SPENT) if self._stock else ()
+
+    def _lasting(self, claims: Claims) -> Claims:
+        return tuple(claim for claim in claims if claim.key[0] != _SPENT) if self._stock else claims
 
     def never(self, claims: Claims) -> Wait:
         """Give the wait of a job for whose claims there will be no room."""
@@ -231,14 +259,6 @@ class NodeUse:
 
 def _member(job: Job, most: int) -> Claim:
     return Claim((ARRAY, job.array_job_id or job.id), most, 1, Reason.ARRAY_LIMIT)
-
-
-def _consumed(claims: Claims) -> Claims:
-    return tuple(claim for claim in claims if claim.key[0] == _SPENT)
-
-
-def _lasting(claims: Claims) -> Claims:
-    return tuple(claim for claim in claims if claim.key[0] != _SPENT)
 
 
 def _share(demand: Demand, row: Row, tasks: int) -> NodeShare:
