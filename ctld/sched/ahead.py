@@ -16,7 +16,7 @@ from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Wait
 from ctld.core.reservations import Reservation
 from ctld.core.state import State
-from ctld.core.times import latest_start, limit_end, stretched
+from ctld.core.times import latest_start, stretched
 from ctld.sched.claimed import ARRAY, Claimed, Claims
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import bitmap, free_view, members
@@ -29,6 +29,7 @@ from ctld.sched.releases import FAR, Row, end_of
 from ctld.sched.reserved import access, waits_for_reservation
 from ctld.sched.search import Found, held_rows
 from ctld.sched.select import Pick, choose
+from ctld.sched.tenants import Tenants
 from ctld.sched.tries import due, patience_end
 from muster.ids import UnixTime
 from muster.states import Reason
@@ -105,11 +106,7 @@ class Ahead:
         self.claimed = Claimed(state, at, at + LOOK_AHEAD_SECONDS)
         self._past: set[tuple[Demand, int, int]] = set()
         """(demand, seconds, lane) for which there is no start up to the last one."""
-        self._owned = self._owners()
-        """Node -> (user, until when it is kept for that user)."""
-        self._foreign_to: dict[int, dict[int, int]] = {}
-        self._tenants: dict[int, list[tuple[int, int, int]]] | None = {} if by_user else None
-        """Node -> (user, start, end) of what is planned there."""
+        self._tenants = Tenants(state, at, watch=by_user)
 
     def earliest(
         self, entries: Sequence[Entry], job: Job, *, since: dict[str, int], before: int = FAR
@@ -171,9 +168,7 @@ class Ahead:
         uid = job.spec.uid
         self._lanes.take(spot.lane, spot.rows, spot.start, spot.end)
         self.claimed.take(spot.entry, spot.claims, spot.nodes, spot.start, spot.end)
-        if self._tenants is not None:
-            for node in spot.nodes:
-                self._tenants.setdefault(node, []).append((uid, spot.start, spot.end))
+        self._tenants.add(uid, spot.nodes, spot.start, spot.end)
         if not spot.shares:
             return
         self._scratch.take(spot.demand, spot.shares, uid)
@@ -181,19 +176,14 @@ class Ahead:
             seconds = -1 if spot.end >= FAR else spot.end - spot.start
             self._gate.took(job, spot.entry.partition.name, spot.shares, seconds)
         if spot.demand.need.user:
-            for node in spot.nodes:
-                until = self._owned[node][1] if node in self._owned else 0
-                self._owned[node] = (uid, max(until, spot.end))
-            self._foreign_to.clear()
+            self._tenants.own(uid, spot.nodes, spot.end)
 
     def give(self, spot: Spot, job: Job) -> None:
         """Undo `take` for a start in the future."""
         assert not spot.shares, "what starts at once is not moved"
         self._lanes.give(spot.lane, spot.rows, spot.start, spot.end)
         self.claimed.give(spot.entry, spot.claims, spot.nodes, spot.start, spot.end)
-        if self._tenants is not None:
-            for node in spot.nodes:
-                self._tenants[node].remove((job.spec.uid, spot.start, spot.end))
+        self._tenants.remove(job.spec.uid, spot.nodes, spot.start, spot.end)
         self._past.clear()
 
     # The ways to try.
@@ -271,14 +261,17 @@ class Ahead:
                 if ask.last == self._last and start == self._at and not barred:
                     self._past.add(key)
                 return ask.why
-            checked = self._checked(ask, found, claims, barred)
+            checked = self._checked(ask, found, claims, barred, asked=start)
             if not isinstance(checked, int):
                 return checked
             start = checked
         return None if self._window else _RESOURCES
 
-    def _checked(self, ask: _Ask, found: Found, claims: Claims, barred: dict[int, int]) -> Spot | Wait | int:
-        """Give the start that nodes have room for, if all else has; or the time at which to look again."""
+    def _checked(
+        self, ask: _Ask, found: Found, least: Claims, barred: dict[int, int], *, asked: int
+    ) -> Spot | Wait | int:
+        """Give the start that nodes have room for, if all else has too (the `least` claims have from `asked` on); or the
+        time at which to look again."""
         entry, job, demand, start = ask.entry, ask.job, ask.demand, found.start
         now, seconds = self._at, end_of(0, entry.limit_seconds)
         if self._resolution and start > now and start % self._resolution:
@@ -289,19 +282,20 @@ class Ahead:
             picks = choose(demand, found.view, bits, busy=True) or picks
         end = end_of(start, entry.limit_seconds)
         rows = held_rows(demand, picks, end)
+        claims = least
         if self.claimed.enforced:
             given = self.claimed.given(entry, job, picks, rows, demand)
             if isinstance(given, Wait):
                 return given
-            claims = given + ask.licences
-        again = self.claimed.earliest(claims, seconds, start)
-        if again is None:
-            return self.claimed.never(claims)
-        if again != start:
-            return again
-        nodes = [pick[0] for pick in picks]
+            claims = given + ask.licences if ask.licences else given
+        if start != asked or claims != least:
+            again = self.claimed.earliest(claims, seconds, start)
+            if again is None:
+                return self.claimed.never(claims)
+            if again != start:
+                return again
         for rule in self.claimed.node_rules(entry):
-            later = self.claimed.nodes.free_from(rule, nodes, start, end)
+            later = self.claimed.nodes.free_from(rule, [pick[0] for pick in picks], start, end)
             if later != start:
                 return later if later < FAR else Wait(rule.reason)
         spot = Spot(start, end, entry, ask.lane, demand, picks, rows, claims)
@@ -317,19 +311,15 @@ class Ahead:
     def _barred(self, ask: _Ask, seconds: int, start: int) -> dict[int, int]:
         """Give the nodes that a job may not have before a time."""
         uid, now = ask.job.spec.uid, self._at
-        barred = self._foreign(uid) if self._owned else {}
+        barred = self._tenants.foreign(uid)
         if ask.lane.floating:
             always = [nodes for after, nodes in ask.lane.floating if seconds > after]
             if always:
                 barred = {**barred, **dict.fromkeys((node for nodes in always for node in nodes), FAR)}
         if ask.demand.need.user and start <= now:
-            barred = dict(barred)
-            for node in members(self._scratch.barred(ask.demand, uid)):
-                barred.setdefault(node, now + 1)
-            end = end_of(now, ask.entry.limit_seconds)
-            for node, tenants in (self._tenants or {}).items():
-                if any(who != uid and begins < end for who, begins, _ in tenants):
-                    barred.setdefault(node, now + 1)
+            here = members(self._scratch.barred(ask.demand, uid))
+            there = self._tenants.others(uid, end_of(now, ask.entry.limit_seconds))
+            barred = {**dict.fromkeys((*here, *there), now + 1), **barred}
         return barred
 
     # What starts at once.
@@ -386,23 +376,3 @@ class Ahead:
         if self.claimed.earliest(spot.claims, end_of(0, limit), start) != start:
             return spot.end
         return end_of(start, limit)
-
-    # Nodes that are kept for one user.
-
-    def _owners(self) -> dict[int, tuple[int, int]]:
-        """Give the owners of nodes, with the time at which all jobs there have ended."""
-        state, at = self._state, self._at
-        found: dict[int, tuple[int, int]] = {}
-        for node, owner in enumerate(state.free.owner):
-            if owner >= 0:
-                ends = [limit_end(state.jobs[job_id], at) for job_id in state.node_jobs[node]]
-                found[node] = owner, max((FAR if end < 0 else end for end in ends), default=at)
-        return found
-
-    def _foreign(self, uid: int) -> dict[int, int]:
-        """Give the nodes that are kept for others."""
-        known = self._foreign_to.get(uid)
-        if known is None:
-            known = {node: until for node, (owner, until) in self._owned.items() if owner != uid}
-            self._foreign_to[uid] = known
-        return known

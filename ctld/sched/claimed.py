@@ -100,13 +100,14 @@ class Claimed:
 
     def least(self, entry: Entry, job: Job) -> Claims:
         """Give what a job takes at least of what limits count (licences not among it)."""
+        found = self._claims_of(entry)
+        return (*found, _member(job, job.array_limit)) if job.array_limit else found
+
+    def _claims_of(self, entry: Entry) -> Claims:
         found = self._least.get(id(entry))
         if found is None:
-            found = ()
-            if entry.asked is not None:
-                found = self._claims(entry, entry.asked)
-            self._least[id(entry)] = found
-        return (*found, _member(job, job.array_limit)) if job.array_limit else found
+            found = self._least[id(entry)] = self._claims(entry, entry.asked) if entry.asked is not None else ()
+        return found
 
     def licences(self, job: Job) -> tuple[Claims, ...]:
         """Give the alternatives of licences, each to be taken as a whole."""
@@ -129,9 +130,13 @@ class Claimed:
                 shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
                 asked = self._asked[shape] = self._with_shares(entry, job, shares)
             rules = entry.rules
-            lasting = [rule for rule in rules.after if not rule.is_past_use and rule.how != BY_NODES]
-            wait = wait_of(static(lasting, asked, rules.usage_factor))
-            found = self._given[key] = self._claims(entry, asked), wait
+            if asked.amounts == entry.asked.amounts and not rules.by_node:
+                found = self._claims_of(entry), None  # As it was looked at before the nodes were known.
+            else:
+                lasting = [rule for rule in rules.after if not rule.is_past_use and rule.how != BY_NODES]
+                wait = wait_of(static(lasting, asked, rules.usage_factor))
+                found = self._claims(entry, asked), wait
+            self._given[key] = found
         claims, wait = found
         if wait is not None:
             return wait
