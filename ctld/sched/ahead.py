@@ -270,7 +270,7 @@ class Ahead:
     def _checked(
         self, ask: _Ask, found: Found, least: Claims, barred: dict[int, int], *, asked: int
     ) -> Spot | Wait | int:
-        """Give the start that nodes have room for, if all else has too (the `least` claims have from `asked` on); or the
+        """Give the start that nodes have room for, if all else has too (`least` has from `asked` on); or the
         time at which to look again."""
         entry, job, demand, start = ask.entry, ask.job, ask.demand, found.start
         now, seconds = self._at, end_of(0, entry.limit_seconds)
