@@ -115,14 +115,14 @@ class _Look:
         stages: list[Stage] = []
         limits: tuple[Limit, ...] = ()
         demand, problem = entry.demand, ""
+        asked = run_limit_seconds(job, partition)
         if entry.bar is not None:
-            asked = run_limit_seconds(job, partition)
             name, problem = grounds.barred(state, job, partition, entry.bar, asked)
             if name == "request":
                 demand, problem = self._request(entry, problem)
             stages.append(Stage(name, False, problem))
         else:
-            stages.append(Stage("partition", True, f"partition {partition.name} is {partition.state}"))
+            stages += grounds.admitted(job, partition, asked)
         if partition.name in state.partitions:
             limits = tuple(self._limits(entry))
             stages += self._limiting(entry, limits)

@@ -113,6 +113,31 @@ def barred(state: State, job: Job, partition: PartitionSpec, wait: Wait, asked: 
     return "request", wait.text or str(reason)
 
 
+def admitted(job: Job, partition: PartitionSpec, asked: int) -> list[Stage]:
+    """Give the stages of a partition that takes a job: its state, and the lists and the time that it passed.
+
+    Args:
+        asked: seconds of a run there; -1: no limit.
+    """
+    stages = [Stage("partition", True, f"partition {partition.name} is {partition.state}")]
+    lists = (
+        ("account", job.spec.account, partition.allow_accounts, partition.deny_accounts),
+        ("QOS", job.spec.qos, partition.allow_qos, partition.deny_qos),
+    )
+    said = []
+    for kind, name, allowed, denied in lists:
+        if allowed:
+            said.append(f"{kind} {name} is one of the {len(allowed)} that it takes")
+        elif denied:
+            said.append(f"{kind} {name} is none of the {len(denied)} that it does not take")
+    if said:
+        stages.append(Stage("access", True, "; ".join(said)))
+    if partition.max_minutes != UNLIMITED:
+        text = f"{-(-asked // 60)} minutes asked for, MaxTime of partition {partition.name} is {partition.max_minutes}"
+        stages.append(Stage("time limit", True, text + " minutes"))
+    return stages
+
+
 def _not_let_in(kind: str, name: str, partition: str, allowed: tuple[str, ...], denied: tuple[str, ...]) -> str:
     if allowed:
         return f"{kind} {name} is none of the {len(allowed)} that partition {partition} takes: {', '.join(allowed)}"

@@ -496,6 +496,24 @@ def test_limits_that_hold_are_all_listed_with_what_is_used() -> None:
     ]
 
 
+def test_what_a_partition_lets_in_is_told_with_its_numbers() -> None:
+    tight = a_partition(nodes=2, allow_accounts=("physics", "chemistry"), deny_qos=("low",), max_minutes=90)
+    state = a_state(2, cpus=8, partitions=(tight,))
+    busy(state, 1, 0, 8, limit_seconds=HOUR)
+    busy(state, 2, 1, 8, limit_seconds=HOUR)
+    queued(state, a_job(7, account="physics", limit_seconds=HOUR))
+    (view,) = explained(state, 7).partitions
+    assert [(one.name, one.passed, one.sentence) for one in view.stages[:3]] == [
+        ("partition", True, "partition main is UP"),
+        (
+            "access",
+            True,
+            "account physics is one of the 2 that it takes; QOS normal is none of the 1 that it does not take",
+        ),
+        ("time limit", True, "60 minutes asked for, MaxTime of partition main is 90 minutes"),
+    ]
+
+
 def test_each_partition_of_a_job_is_explained_for_itself() -> None:
     partitions = (
         a_partition(nodes=1),
