@@ -12,6 +12,7 @@ import numpy as np
 from ctld.planner.copy import Copy, Frame
 from ctld.planner.frames import ENCODE, ORDER, PART_JOBS, Kind, Part, Summary, frame, read
 from ctld.sched.calendar import foresee
+from ctld.sched.memory import PlanMemory
 from muster.errors import Damaged
 
 
@@ -31,6 +32,7 @@ class Server:
         self._send = send
         self._stopwatch = stopwatch
         self.copy = Copy()
+        self._memory = PlanMemory()
 
     def run(self) -> None:
         """Work until the controller has gone.
@@ -50,6 +52,7 @@ class Server:
                 gc.unfreeze()
                 if not self.copy.begin(payload, self._next):
                     return
+                self._memory = PlanMemory()  # Classes have new numbers.
                 gc.collect()
                 # What was loaded stays: the collector need not walk through it again and again.
                 gc.freeze()
@@ -69,6 +72,7 @@ class Server:
             order.at,
             reachable=bits.astype(np.bool_),
             spent=lambda: self._stopwatch() - began > order.most_seconds,
+            memory=self._memory,
         )
         seconds = self._stopwatch() - began
         planned = list(made.planned.items())

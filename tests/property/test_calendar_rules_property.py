@@ -21,7 +21,7 @@ from ctld.core.plan import Plan, Start
 from ctld.core.reservations import advanced
 from ctld.core.state import State
 from ctld.sched.ahead import Spot
-from ctld.sched.calendar import Forecast, never
+from ctld.sched.calendar import Forecast, foresee, never
 from ctld.sched.fleet import Fleet
 from ctld.sched.memory import PlanMemory
 from ctld.sched.releases import FAR, held_until
@@ -129,13 +129,17 @@ def check_said(state: State, made: Forecast) -> None:
 @SLOW
 @given(clusters(), st.integers(0, 2))
 def test_any_request_is_planned_where_there_is_room(state: State, filled: int) -> None:
+    kept = PlanMemory()
     for _ in range(filled):
         now = forecast(state)
+        assert foresee(state, NOON, reachable=everywhere(state), memory=kept).planned == now.planned
         carried_out(state, Plan(NOON, tuple(starts_now(state, now))), NOON - 30)
         for job_id in list(state.running)[::2]:
             state.running.pop(job_id)
             _leave(state, job_id)
     made = forecast(state)
+    again = foresee(state, NOON, reachable=everywhere(state), memory=kept)
+    assert again.planned == made.planned, "what is remembered of earlier states changes nothing"
     check_room(state, made)
     check_users(state, made)
     check_starts(state, made)
