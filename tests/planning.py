@@ -50,6 +50,11 @@ class Standing:
         """The copy."""
         return self.server.copy.state
 
+    @property
+    def answered(self) -> bytes:
+        """The bytes of the last answers."""
+        return self._answers.getvalue()
+
     def work(self) -> list[tuple[dict[int, Planned], Summary]]:
         """Take all in that was written since the last call; give the answers."""
         for one, data in ((self._stream, self.written.data), (self._answers, b"")):
@@ -65,7 +70,7 @@ class Standing:
         while (found := read(self._answers)) is not None:
             if found[0] is Kind.PART:
                 planned.update(PART.decode(found[1]).planned)
-            else:
+            elif found[0] is Kind.SUMMARY:
                 answers.append((planned, SUMMARY.decode(found[1])))
                 planned = {}
         return answers

@@ -43,6 +43,15 @@ def count(ranges: Ranges) -> int:
     return sum(ranges[1::2]) - sum(ranges[::2]) + len(ranges) // 2
 
 
+def nth(ranges: Ranges, place: int) -> int:
+    """Give the member before which there are `place` others; IndexError where there are not so many."""
+    for low, high in zip(ranges[::2], ranges[1::2], strict=True):
+        if place <= high - low:
+            return low + place
+        place -= high - low + 1
+    raise IndexError(place)
+
+
 def contains(ranges: Ranges, number: int) -> bool:
     """Tell whether `number` is a member; O(log ranges)."""
     if not ranges:

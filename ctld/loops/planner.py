@@ -1,4 +1,4 @@
-"""The controller's side of its planner process: starts it, feeds it, orders plans, and shows what comes back.
+"""The controller's side of its planner process: starts it, feeds it, and orders plans.
 
 The process has its own copy of the state and plans the whole queue on another core, so that nothing here waits for it.
 When it ends by itself, it is started again after a pause, and planned starts stand as they were until then.
@@ -13,17 +13,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 import ctld
-from ctld.core.model import Job
+from ctld.loops.answers import Answers
 from ctld.loops.feed import Feed
 from ctld.loops.links import Links
 from ctld.loops.statistics import Statistics
-from ctld.planner.frames import HEADER, PART, SUMMARY, Kind, Summary, opened
 from ctld.sched.foreseen import Foreseen
 from ctld.store.store import Store
 from ctld.store.threads import in_thread
@@ -56,7 +55,7 @@ MOST_PAUSE_SECONDS = 60.0
 
 
 class Planner:
-    """Owns the process and the overlay of planned starts.
+    """Owns the process.
 
     Args:
         interval_seconds: a new calendar is made so often; below 0: never, there is no process then.
@@ -64,8 +63,6 @@ class Planner:
         name: shown in the process list behind the command.
 
     Attributes:
-        foreseen: the newest calendar.
-        cycles: calendars made so far.
         restarts: how often the process ended by itself.
         pid: of the process; 0 while there is none.
     """
@@ -92,17 +89,19 @@ class Planner:
         self._monotonic = monotonic
         self._statistics = statistics or Statistics(clock)
         self._feed = Feed(store, links)
-        self._answered = asyncio.Event()
-        self._made_at = -float("inf")
-        """When the last answer came."""
-        self._took = 0.0
-        self._then: Mapping[int, Job] = {}
-        """The records of all jobs when the plan under way was ordered."""
-        self._draft = Foreseen()
-        self.foreseen = Foreseen()
-        self.cycles = 0
+        self._answers = Answers(store, links, clock, self._statistics, monotonic)
         self.restarts = 0
         self.pid = 0
+
+    @property
+    def foreseen(self) -> Foreseen:
+        """The newest calendar."""
+        return self._answers.foreseen
+
+    @property
+    def cycles(self) -> int:
+        """Calendars made so far."""
+        return self._answers.cycles
 
     async def run(self) -> None:
         """Keep a planner at work until cancelled."""
@@ -136,14 +135,14 @@ class Planner:
             except OSError as error:
                 ours.close()
                 return f"it cannot be started: {error.strerror or error}"
-        self.pid, self._made_at = process.pid, -float("inf")
+        self.pid = process.pid
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         why, patience = "", 0.0
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._write(writer), name="planner-write")
-                both.create_task(self._read(reader), name="planner-read")
+                both.create_task(self._answers.read(reader), name="planner-read")
         except* TimeoutError:
             why = f"it gave no answer for {self._most + ANSWER_SECONDS:g} s"
         except* (OSError, EOFError):
@@ -155,14 +154,14 @@ class Planner:
             self.pid = 0
             self._statistics.planning = False
             self._feed.close()
-            self._then = {}
+            self._answers.forget()
             writer.transport.abort()
             code = await in_thread(_end, process, patience)
         return why or (f"signal {-code}" if code < 0 else f"exit code {code}, the log says why")
 
     async def _write(self, writer: asyncio.StreamWriter) -> None:
         """Keep the copy up, and order a plan whenever one is due."""
-        feed, store = self._feed, self._store
+        feed, store, answers = self._feed, self._store, self._answers
         while True:
             if not feed.copied:
                 async with self._deadline():
@@ -171,25 +170,25 @@ class Planner:
             async with self._deadline():
                 # No await among these: the plan is made on what they say.
                 number, at = store.journal.last_queued, self._clock.now()
-                reachable, self._then = feed.reachable(), dict(store.state.jobs)
+                reachable = feed.reachable()
+                answers.expect()
                 if not await feed.bring(writer, number):
                     continue
-                self._draft = Foreseen()
-                self._answered.clear()
                 await feed.order(writer, at, self._most, reachable)
                 self._statistics.planning = True
-                await self._answered.wait()
+                await answers.complete.wait()
+                self._statistics.planning = False
 
     async def _until_due(self, writer: asyncio.StreamWriter) -> None:
         """Bring events while there is nothing to plan, until it is time for the next plan."""
-        feed, store = self._feed, self._store
-        rest = min(self._interval, max(REST_SECONDS, REST_TIMES * self._took))
+        feed, store, answers = self._feed, self._store, self._answers
+        rest = min(self._interval, max(REST_SECONDS, REST_TIMES * answers.seconds))
         while True:
             state = store.state
             waiting = len(state.queue) + len(state.deferred)
-            since = self._monotonic() - self._made_at
+            since = self._monotonic() - answers.at
             if not waiting:
-                self.foreseen = Foreseen()
+                answers.nothing_waits()
             elif since >= self._interval or (since >= rest and feed.changes > len(self.foreseen) // CHANGED_SHARE):
                 return
             feed.wake.clear()
@@ -207,38 +206,6 @@ class Planner:
     def _deadline(self) -> asyncio.Timeout:
         """Bound what hangs on the process."""
         return asyncio.timeout(self._most + ANSWER_SECONDS)
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Take answers in."""
-        while True:
-            length, kind = opened(await reader.readexactly(HEADER.size))
-            payload = await reader.readexactly(length)
-            if kind is Kind.PART:
-                self._draft.take(PART.decode(payload).planned, self._then, self._store.state.jobs)
-                # What is there already is read without a pause: give the loop its turn.
-                await asyncio.sleep(0)
-            elif kind is Kind.SUMMARY:
-                self._take(SUMMARY.decode(payload))
-            else:
-                raise Damaged(f"the planner sent a frame {kind.name}", "a bug")
-
-    def _take(self, made: Summary) -> None:
-        """Swap the new calendar in."""
-        self._draft.number, self._draft.made_at, self._draft.past_window = made.number, made.made_at, made.past_window
-        self.foreseen, self._draft = self._draft, Foreseen()
-        self._then = {}
-        self._made_at, self._took = self._monotonic(), made.seconds
-        self.cycles += 1
-        self._statistics.planning = False
-        self._statistics.day.deep.note(
-            seconds=made.seconds,
-            depth=made.depth,
-            queue=made.queue,
-            table=made.table,
-            at=made.made_at,
-            complete=made.complete,
-        )
-        self._answered.set()
 
 
 def _end(process: subprocess.Popen[bytes], patience: float) -> int:

@@ -4,7 +4,8 @@
 
 To the planner: a copy of the state (COPY, then SECTION and RECORD frames as a checkpoint has them, COPIED), then the
 durable events in their order (EVENT), computed priorities, which are no events (PRIORITIES), and orders to plan
-(ORDER). Back: the planned starts in parts (PART), then what was planned on what (SUMMARY). Each order is answered once.
+(ORDER). Back: the planned starts in parts (PART), those that are planned for now with all that a start takes (STARTS),
+then what was planned on what (SUMMARY). Each order is answered once.
 
 Both ends are of one release, so nothing here has a version.
 """
@@ -17,6 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ctld.core.plan import Start
 from ctld.sched.calendar import Planned
 from muster.errors import Damaged
 from muster.ids import UnixTime
@@ -27,6 +29,8 @@ MOST_BYTES = 1 << 30
 """A longer frame is none: the two are out of step."""
 PART_JOBS = 250
 """Planned starts in one frame: the controller reads one in well under a millisecond."""
+PART_STARTS = 32
+"""Starts for now in one frame: the controller checks and carries them out in one turn of its loop."""
 
 
 class Kind(IntEnum):
@@ -43,7 +47,8 @@ class Kind(IntEnum):
     PRIORITIES = 6
     ORDER = 7
     PART = 8
-    SUMMARY = 9
+    STARTS = 9
+    SUMMARY = 10
 
 
 class Priorities(msgspec.Struct, frozen=True, array_like=True):
@@ -71,6 +76,13 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     """By job id, in the order of the queue."""
 
 
+class Starts(msgspec.Struct, frozen=True, array_like=True):
+    """Some of what is planned for now."""
+
+    starts: tuple[Start, ...]
+    """In the order of the queue."""
+
+
 class Summary(msgspec.Struct, frozen=True, array_like=True):
     """The end of an answer."""
 
@@ -94,6 +106,7 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
 ENCODE = msgspec.msgpack.Encoder().encode
 PRIORITIES = msgspec.msgpack.Decoder(Priorities)
 ORDER = msgspec.msgpack.Decoder(Order)
+STARTS = msgspec.msgpack.Decoder(Starts)
 PART = msgspec.msgpack.Decoder(Part)
 SUMMARY = msgspec.msgpack.Decoder(Summary)
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ctld.planner.copy import Copy, Frame
-from ctld.planner.frames import ENCODE, ORDER, PART_JOBS, Kind, Part, Summary, frame, read
+from ctld.planner.frames import ENCODE, ORDER, PART_JOBS, PART_STARTS, Kind, Part, Starts, Summary, frame, read
 from ctld.sched.calendar import foresee
 from ctld.sched.memory import PlanMemory
 from muster.errors import Damaged
@@ -78,6 +78,8 @@ class Server:
         planned = list(made.planned.items())
         for begin in range(0, len(planned), PART_JOBS):
             self._send(frame(Kind.PART, ENCODE(Part(planned[begin : begin + PART_JOBS]))))
+        for begin in range(0, len(made.starts), PART_STARTS):
+            self._send(frame(Kind.STARTS, ENCODE(Starts(made.starts[begin : begin + PART_STARTS]))))
         self._send(
             frame(
                 Kind.SUMMARY,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ctld.core import ranges
 from ctld.core.model import Job
-from ctld.core.plan import Wait
+from ctld.core.plan import Start, Wait
 from ctld.core.queue import JobClass, order_key
 from ctld.core.state import State
 from ctld.sched.ahead import Ahead, Spot
@@ -27,7 +27,7 @@ from ctld.sched.explain import lasting_reason
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
 from ctld.sched.quota import Quota
 from ctld.sched.releases import FAR
-from muster.ids import UnixTime
+from muster.ids import NO_TASK, UnixTime
 from muster.states import Reason
 
 
@@ -56,6 +56,8 @@ class Calendar:
     """False: the budget ran out."""
     past_window: int
     """Jobs whose start lies past the window."""
+    starts: tuple[Start, ...] = ()
+    """What is planned for now, with concrete cores and devices, in order of the queue."""
 
 
 def never() -> bool:
@@ -93,7 +95,7 @@ def foresee(
     complete = one.run(spent, rules.jobs or None if depth is None else depth)
     one.planned.update(one.held)
     memory.prune(state)
-    return Calendar(at, one.planned, complete, one.past_window)
+    return Calendar(at, one.planned, complete, one.past_window, tuple(one.starts))
 
 
 _Item = tuple[int, int, int, list[Entry]]
@@ -111,6 +113,7 @@ class Forecast:
         self._memory = memory
         self.planned: dict[int, Planned] = {}
         self.past_window = 0
+        self.starts: list[Start] = []
         self._bars: dict[int, Wait] = {}
         """Class -> why no partition takes its jobs."""
         self._several: set[int] = set()
@@ -254,7 +257,7 @@ class Forecast:
                 self._close(self._closing(entries, job), found)
                 if not self._quota.may_reserve(found.entry.partition.name) or (job.array_pending and not members):
                     break  # It was an estimate.
-            self._ahead.take(found, job)
+            self._take(found, job, len(spots))
             spots.append(found)
             ahead += future
             if job.array_pending and ahead >= members:
@@ -271,7 +274,7 @@ class Forecast:
             self._ahead.give(spot, job)
             found = self._ahead.earliest(entries, job, since=self._since, before=spot.start + named_before)
             spots[place] = found if isinstance(found, Spot) else spot
-            self._ahead.take(spots[place], job)
+            self._take(spots[place], job, place)
         if spots:
             best = min(spots, key=lambda spot: spot.start)
             self.planned[job.id] = self._said(entries, best)
@@ -281,6 +284,25 @@ class Forecast:
             again = self._plan_open(job, entries, self._since, said.wait)
             self.past_window -= was_past and (bool(again) or self.planned[job.id].wait is None)
             self.spots[job.id] = again
+
+    def _take(self, spot: Spot, job: Job, place: int) -> None:
+        """Let what is planned later plan around a job, or around this member of an array."""
+        self._ahead.take(spot, job)
+        if not spot.shares:
+            return
+        entry = spot.entry
+        shorter = entry.limit_seconds != entry.asked_seconds  # --time-min
+        self.starts.append(
+            Start(
+                job.id,
+                entry.partition.name,
+                spot.shares,
+                task_id=ranges.nth(job.array_pending, place) if job.array_pending else NO_TASK,
+                planned_by="Backfill",
+                reservation=spot.lane.name,
+                limit_seconds=spot.end - spot.start if shorter else 0,
+            )
+        )
 
     def _said(self, entries: list[Entry], found: Spot | Wait | None) -> Planned:
         if isinstance(found, Spot):

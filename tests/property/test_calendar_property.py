@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ctld.core.cluster import Planning, Settings
+from ctld.core.commands import ApplyPlan
+from ctld.core.decide import decide
+from ctld.core.events import JobStarted
 from ctld.core.model import UNLIMITED, GpuRequest, Job, Request
+from ctld.core.plan import Plan
 from ctld.core.reservations import Access, Part, Reservation
 from ctld.core.state import State
 from ctld.sched.calendar import Forecast, foresee, never
@@ -169,6 +173,24 @@ def test_the_same_state_gives_the_same_calendar_to_the_byte(state: State) -> Non
         assert repr(again) == repr(made)
     assert list(made.planned) == list(dict.fromkeys(made.planned))
     assert set(made.planned) == set(state.queue) | set(state.deferred)
+
+
+@SLOW
+@given(clusters(members=3))
+def test_what_is_planned_for_now_can_be_started(state: State) -> None:
+    """The writer, who believes nothing of a plan, starts all of it in the state that it was made on."""
+    made = foresee(state, NOON, reachable=everywhere(state))
+    first: dict[int, tuple[int, ...]] = {}
+    for start in made.starts:
+        first.setdefault(start.job_id, tuple(share.node for share in start.shares))
+    assert first == {job_id: said.nodes for job_id, said in made.planned.items() if said.start_at == NOON}
+    events = decide(state, ApplyPlan(Plan(NOON, made.starts)), NOON)
+    assert len(events) == len(made.starts), described(state)
+    for start, event in zip(made.starts, events, strict=True):
+        assert isinstance(event, JobStarted)
+        assert event.task_id == start.task_id
+        asked = state.jobs[start.job_id].limit_seconds
+        assert event.limit_seconds == (start.limit_seconds or asked) or state.jobs[start.job_id].spec.deadline_at
 
 
 @SLOW

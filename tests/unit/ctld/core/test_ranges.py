@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +43,10 @@ def test_lowest_bits_are_the_first_members(members: set[int], amount: int) -> No
 def test_a_step_leaves_single_numbers() -> None:
     assert ranges.from_step(1, 10, 4) == (1, 1, 5, 5, 9, 9)
     assert ranges.from_step(1, 10) == (1, 10)
+
+
+def test_the_nth_member_is_the_one_with_so_many_before_it() -> None:
+    members = (2, 4, 9, 9, 20, 21)
+    assert [ranges.nth(members, place) for place in range(6)] == list(ranges.numbers(members))
+    with pytest.raises(IndexError):
+        ranges.nth(members, 6)

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ctld.core.commands import Cancel, UpdateJob
+from ctld.core.commands import ApplyPlan, Cancel, UpdateJob
+from ctld.core.model import NodeShare
+from ctld.core.plan import Plan, Start
 from ctld.loops import planner as module
 from ctld.loops.planner import Planner
+from ctld.loops.statistics import Statistics
 from muster.ids import JobId
 from tests.builders import ADMIN, NOON, USER
 from tests.nodestream import Desk
@@ -52,18 +55,22 @@ def a_desk() -> tuple[Desk, list[int]]:
     """A node that is full for an hour, and three jobs that wait for it."""
     desk = Desk(nodes=1)
     desk.link(0)
-    jobs = [desk.submit(cpus_per_task=64, time_limit_minutes=60) for _ in range(4)]
+    first, *jobs = (desk.submit(cpus_per_task=64, time_limit_minutes=60) for _ in range(4))
+    desk.post(ApplyPlan(Plan(NOON, (Start(JobId(first), "main", (NodeShare(0, 64, (0, 63)),)),))))
     return desk, jobs
 
 
 async def test_every_waiting_job_gets_a_planned_start() -> None:
     desk, jobs = a_desk()
     async with at_work(Planner(desk.store, desk.links, desk.clock)) as planner:
-        await until(lambda: len(planner.foreseen) == 4)
+        await until(lambda: len(planner.foreseen) == 3)
         assert planner.foreseen.number == desk.journal.last_queued
-        starts = [found.start_at for job in jobs if (found := planner.foreseen.of(desk.state, job)) is not None]
-        assert starts[0] == NOON
-        assert sorted(set(starts)) == starts
+        found = [planner.foreseen.of(desk.state, job) for job in jobs]
+        assert [one and (one.start_at, one.nodes) for one in found] == [
+            (NOON + 3600, (0,)),
+            (NOON + 7200, (0,)),
+            (NOON + 10800, (0,)),
+        ]
         pid = planner.pid
         assert is_alive(pid)
     assert not is_alive(pid)
@@ -73,14 +80,35 @@ async def test_every_waiting_job_gets_a_planned_start() -> None:
 async def test_a_change_makes_a_new_calendar_and_the_old_one_is_silent_about_it() -> None:
     desk, jobs = a_desk()
     async with at_work(Planner(desk.store, desk.links, desk.clock)) as planner:
-        await until(lambda: len(planner.foreseen) == 4)
-        desk.post(UpdateJob(JobId(jobs[3]), ADMIN, time_limit_minutes=5))
-        assert planner.foreseen.of(desk.state, jobs[3]) is None
-        await until(lambda: planner.foreseen.of(desk.state, jobs[3]))
+        await until(lambda: len(planner.foreseen) == 3)
+        desk.post(UpdateJob(JobId(jobs[2]), ADMIN, time_limit_minutes=5))
+        assert planner.foreseen.of(desk.state, jobs[2]) is None
+        await until(lambda: planner.foreseen.of(desk.state, jobs[2]))
         for job in jobs:
             desk.post(Cancel(JobId(job), USER))
         assert not any(planner.foreseen.of(desk.state, job) for job in jobs)
         await until(lambda: not len(planner.foreseen))
+
+
+async def test_what_is_planned_for_now_and_nobody_has_started_is_started() -> None:
+    desk = Desk(nodes=2)
+    desk.link(0)
+    statistics = Statistics(desk.clock)
+    array = desk.submit(cpus_per_task=32, memory_per_node_mib=1, array=(1, 3), time_limit_minutes=60)
+    async with at_work(Planner(desk.store, desk.links, desk.clock, statistics=statistics)) as planner:
+        await until(lambda: len(desk.state.running) == 2)
+        await until(lambda: planner.foreseen.number == desk.journal.last_queued)
+        runs = [desk.state.jobs[job] for job in desk.state.running]
+        assert [(job.array_task_id, job.alloc and job.alloc.planned_by) for job in runs] == [
+            (1, "Backfill"),
+            (2, "Backfill"),
+        ]
+        assert desk.state.jobs[array].array_pending == (3, 3)
+        # The third has to wait: the second node does not answer.
+        left = planner.foreseen.of(desk.state, array)
+    assert left is not None
+    assert left.start_at > NOON
+    assert statistics.day.stale == 0
 
 
 async def test_a_planner_that_is_killed_is_noticed_said_once_and_started_again(
