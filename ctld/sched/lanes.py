@@ -27,8 +27,8 @@ from ctld.sched.steps import SHUT
 LOOK_AHEAD_SECONDS = 366 * 86_400
 """So far ahead recurring reservations are looked at."""
 MOST_TIMES = 100_000
-"""Most steps that the times of one recurring reservation make on all its nodes; of what comes later nothing is known
-yet, and a plan that reaches so far is made anew long before. It is not less than `_LEAST_TIMES` times a node."""
+"""Most steps that the times of one recurring reservation make on all its nodes (`_LEAST_TIMES` of each at least). What
+comes behind the last of them is not known: nothing of others is planned there."""
 _LEAST_TIMES = 16
 
 
@@ -150,7 +150,10 @@ class Lanes:
                 if other.has("TIME_FLOAT"):
                     lane.floating.append((other.float_seconds, list(other.nodes)))
                     continue
-                for start, end in self._times[other.name]:
+                times = self._times[other.name]
+                if other.recurs and times:
+                    times = [*times[:-1], (times[-1][0], FAR)]
+                for start, end in times:
                     for part in other.parts:
                         if part.cores:
                             hold = Hold(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ctld.core import ranges
+from ctld.core.accounts import Limits
 from ctld.core.apply.indexes import held_shares, rebuild
 from ctld.core.commands import ApplyPlan
 from ctld.core.decide.plan import apply_plan
@@ -28,7 +29,7 @@ from ctld.sched.releases import FAR, held_until
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState
 from tests.builders import NOON
-from tests.limited import waiting
+from tests.limited import limited, waiting
 from tests.placing import carried_out, everywhere
 from tests.property.test_limits_property import clusters as limited_clusters
 from tests.property.test_limits_property import jobs as limited_jobs
@@ -36,7 +37,9 @@ from tests.property.test_plan_property import clusters
 from tests.property.test_reservations_property import clusters as reserved_clusters
 
 SLOW = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
@@ -162,6 +165,7 @@ def _leave(state: State, job_id: int) -> None:
 def test_nothing_is_planned_on_what_others_reserved(state: State) -> None:
     made = forecast(state)
     check_starts(state, made)
+    check_room(state, made)
     for job, spot in planned(state, made):
         # At that time recurring reservations will have moved on.
         later = copy.deepcopy(state)
@@ -205,8 +209,22 @@ def check_parts(state: State, made: Forecast) -> None:
                 assert held + sum(row[2] for name, row in there if name != one.name) <= cpus - reserved
 
 
+@st.composite
+def few_nodes(draw: st.DrawFn) -> State:
+    """Accounts that may use one or two nodes, with minutes that are few too."""
+    return limited(
+        3,
+        cpus=6,
+        physics=Limits(grp_tres={"node": draw(st.integers(1, 2))}),
+        chemistry=Limits(
+            grp_tres={"node": 1, "cpu": draw(st.integers(3, 9))},
+            grp_tres_run_minutes={"cpu": draw(st.integers(60, 400))},
+        ),
+    )
+
+
 @SLOW
-@given(limited_clusters(), st.data())
+@given(limited_clusters() | few_nodes(), st.data())
 def test_no_group_is_planned_over_its_limits(state: State, data: st.DataObject) -> None:
     """The oracle: at each planned start all that runs then is put into a state, and the gate that guards real starts is
     asked."""

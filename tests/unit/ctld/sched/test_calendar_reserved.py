@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ctld.core.plan import Wait
 from ctld.core.reservations import Access, Part, Reservation
 from ctld.core.state import State
 from ctld.sched.calendar import Calendar, foresee
@@ -112,3 +113,25 @@ def test_a_job_that_draws_a_magnetic_reservation_starts_where_it_can_first() -> 
     calendar = made(state)
     assert starts(calendar) == {1: 0, 2: 20}
     assert calendar.planned[1].nodes == (1,)
+
+
+def test_jobs_inside_and_outside_of_a_flexible_reservation_plan_around_each_other() -> None:
+    state = small(2)
+    state.reservations["flex"] = reserved("flex", 0, 60, 0, flags=("FLEX",))
+    for job_id, named in ((1, ("flex",)), (2, ("flex",)), (3, ())):
+        let_wait(
+            state,
+            a_job(job_id, limit_seconds=1200, reservations=named, **WHOLE),  # type: ignore[arg-type]
+        )
+    # Its own two jobs have both nodes, and only the second of these is open to the third job.
+    calendar = made(state)
+    assert starts(calendar) == {1: 0, 2: 0, 3: 20}
+    assert calendar.planned[3].nodes == (1,)
+
+
+def test_what_comes_behind_the_last_known_time_of_a_reservation_is_not_promised() -> None:
+    state = small(1)
+    state.reservations["d"] = reserved("d", 10, 10, 0, flags=("DAILY",))
+    let_wait(state, a_job(1, memory_per_cpu_mib=1))
+    said = made(state).planned[1]
+    assert (said.start_at, said.wait) == (0, Wait(Reason.RESOURCES)), "a job without limit finds no gap"
