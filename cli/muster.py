@@ -96,6 +96,9 @@ def status(folder: Path | None) -> None:
         missing += len(away)
         click.echo(f"nodes      {len(found['nodes'])}, not connected: {', '.join(away) or 'none'}")
         click.echo(f"jobs       {found['running']} running, {found['pending']} pending")
+        planner = found["planner"]
+        said = f"up, pid {planner['pid']}, {planner['planned']} jobs planned" if planner["pid"] else "not running"
+        click.echo(f"planner    {said}")
         if found["accounting_configured"]:
             click.echo(f"accounting {'connected' if found['accounting'] else 'not connected'}")
     sys.exit(1 if missing else 0)

@@ -82,7 +82,7 @@ class Planner:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._interval = interval_seconds
+        self._interval = interval_seconds if interval_seconds < 0 else max(REST_SECONDS, interval_seconds)
         self._most = most_seconds
         self._name = name
         self._command = tuple(command)

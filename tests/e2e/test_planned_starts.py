@@ -139,6 +139,8 @@ def test_a_killed_planner_comes_back_and_nobody_waits_for_it(user: User) -> None
     later = user.submit(*WHOLE, "-t2", script=SHORT)
     all_planned(user, waiting, later)
     after = planner(user.cluster)
+    status = user.ok("muster", "status", "--dir", str(user.cluster.folder))
+    assert f"planner    up, pid {after['pid']}, 2 jobs planned\n" in status
     assert after["pid"] not in (0, before["pid"])
     log = user.cluster.log("ctld").read_text()
     assert log.count("the planner process ended: signal 9") == 1
