@@ -62,13 +62,16 @@ class Claimed:
         self._stock = state.limits.enforced and state.limits.safe
         """Some claims are for good."""
         limited = {job.array_job_id for job in (state.jobs[job_id] for job_id in state.queue) if job.array_limit}
+        held: dict[tuple[object, ...], dict[int, int]] = {}
         for job_id in state.running:
-            self._hold(state.jobs[job_id], limited)
+            self._hold(state.jobs[job_id], limited, held)
+        for key, ends in held.items():
+            self.pools.fill(key, at, ends)
         for key, amount, start, end, _ in pool_holds(state, at, horizon):
             self.pools.take((Claim(key, NO_LIMIT, amount, Reason.LICENSES),), max(start, at), end)
 
-    def _hold(self, job: Job, limited: set[int]) -> None:
-        """Count a running job in."""
+    def _hold(self, job: Job, limited: set[int], held: dict[tuple[object, ...], dict[int, int]]) -> None:
+        """Count a running job in: by pool and end what it holds."""
         state, at = self._state, self._at
         taken: list[Claim] = []
         if self.enforced:
@@ -80,7 +83,9 @@ class Claimed:
         if not taken and not self.enforced:
             return
         end = max(held_until(state, job), at + 1)
-        self.pools.take(taken, at, end)
+        for claim in taken:
+            ends = held.setdefault(claim.key, {})
+            ends[end] = ends.get(end, 0) + claim.amount
         if self.enforced and job.alloc is not None:
             keys = [key for key, what in state.limits.of(job).counted if what == NODE]
             self.nodes.occupy(keys, [share.node for share in job.alloc.shares], at, end)

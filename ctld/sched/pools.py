@@ -7,7 +7,7 @@ claims have room at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,13 @@ class Pools:
                 if use is None:
                     use = uses[claim.key] = Use()
                 use.add(claim.amount, start, end)
+
+    def fill(self, key: tuple[object, ...], start: int, ends: Mapping[int, int]) -> None:
+        """Hold much at once out of a pool of which nothing is taken yet: from `start` on, by end the amount."""
+        assert key not in self._uses, "nothing is taken yet"
+        held = sorted((end, amount) for end, amount in ends.items() if amount and end > start)
+        if held:
+            self._uses[key] = Use.falling(start, held)
 
     def give(self, claims: Sequence[Claim], start: int, end: int) -> None:
         """Undo what `take` did over [start, end), or a part of its time (a job that ended early)."""
@@ -125,6 +132,20 @@ class Use:
         """[k]: from _times[k] on; neighbours differ."""
         self._peak = 0
         """Not less than the highest level."""
+
+    @classmethod
+    def falling(cls, start: int, held: Sequence[tuple[int, int]]) -> Use:
+        """Give what is taken from `start` on and given back at these times, ascending and later than that."""
+        made = cls()
+        amounts: Ints = np.array([amount for _, amount in held], np.int64)
+        levels = np.concatenate((np.cumsum(amounts[::-1])[::-1], np.zeros(1, np.int64)))
+        times = [start, *(end for end, _ in held if end < FAR)]
+        made._count = len(times)
+        made._times = np.array(times + [0] * _ROOM, np.int64)
+        made._levels = np.zeros(len(made._times), np.int64)
+        made._levels[: made._count] = levels[: made._count]
+        made._peak = int(levels[0])
+        return made
 
     @property
     def empty(self) -> bool:

@@ -60,3 +60,20 @@ def test_an_amount_of_nothing_has_room_in_an_overdrawn_pool() -> None:
     pools.take([claim(12)], 0, FAR)
     assert pools.short([claim(0)], 0) is None
     assert pools.earliest([claim(0)], 10, 0) == 0
+
+
+def test_what_is_filled_in_at_once_is_what_is_taken_one_by_one() -> None:
+    key = ("license", "a")
+    ends = {100 + 5: 2, 100 + 9: 0, 100 + 3: 4, 100 - 1: 7, FAR: 1}
+    one, other = Pools(), Pools()
+    one.fill(key, 100, ends)
+    for end, amount in ends.items():
+        other.take((Claim(key, 10, amount, Reason.LICENSES),), 100, end)
+    times = range(100 - 1, 100 + 12)
+    assert [one.used(key, time) for time in times] == [other.used(key, time) for time in times]
+    wanted = (Claim(key, 6, 4, Reason.LICENSES),)
+    assert one.earliest(wanted, FAR, 100) == other.earliest(wanted, FAR, 100) == 100 + 5
+    more = (Claim(key, 10, 1, Reason.LICENSES),)
+    one.take(more, 100 + 2, 100 + 20)
+    other.take(more, 100 + 2, 100 + 20)
+    assert [one.used(key, time) for time in times] == [other.used(key, time) for time in times]
