@@ -167,7 +167,11 @@ class Demand:
             pool &= self.required_bits
         able = [_could_serve(need, one, kind)
                 for one, kind in zip(self.least, fleet.kinds, strict=True)]  # fmt: skip
-        bits = bitmap(node for node in members(pool) if able[fleet.kind[node]])
+        bits = 0
+        for kind_bits, could in zip(fleet.kind_bits, able, strict=True):
+            if could:
+                bits |= kind_bits
+        bits &= pool
         self.alternatives = [
             Alternative(bits & choice.nodes, choice.counts)
             for choice in choices(request.constraint, fleet.nodes_with, fleet.everything)

@@ -136,6 +136,10 @@ class Fleet:
                 self.kinds.append(self._kind(spec, inside))
             self.kind.append(known[key])
         self.kind_column = np.array(self.kind, np.int64)
+        self.kind_bits = [
+            bitmap(np.flatnonzero(self.kind_column == number).tolist()) for number in range(len(self.kinds))
+        ]
+        """By kind the bitmap of its nodes."""
         self.weight = [spec.weight for spec in self.specs]
         self.weight_column = np.array(self.weight, np.int64)
         self.one_weight = len(set(self.weight)) <= 1
@@ -369,8 +373,13 @@ def free_view(fleet: Fleet, free: FreeTable, closed: int) -> View:
 
 def bitmap(indexes: Iterable[int]) -> int:
     """Give an integer with these bits set."""
+    found = list(indexes)
+    if len(found) > SMALL:
+        flags = np.zeros(max(found) + 1, np.bool_)
+        flags[found] = True
+        return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
     bits = 0
-    for index in indexes:
+    for index in found:
         bits |= 1 << index
     return bits
 
