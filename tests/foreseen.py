@@ -14,7 +14,8 @@ from ctld.core.queue import order_key
 from ctld.core.state import State
 from ctld.core.times import latest_start
 from ctld.core.usable import usable
-from ctld.sched.calendar import Forecast
+from ctld.sched.ahead import Spot
+from ctld.sched.calendar import Forecast, Planned
 from muster.ids import UnixTime
 from muster.states import JobState
 from tests.builders import NOON
@@ -180,7 +181,8 @@ class Table:
 
 
 def order_of(state: State) -> list[tuple[int, int, Job, list[str]]]:
-    """Give the queue: tier and key, each job with the partitions of that tier."""
+    """Give the queue: tier and key, each job with the partitions of that tier that could ever take it (one entry with
+    none where none could)."""
     found = []
     for job_id in state.queue:
         job = state.jobs[job_id]
@@ -189,6 +191,7 @@ def order_of(state: State) -> list[tuple[int, int, Job, list[str]]]:
         for name in job.spec.partitions:
             if _takes(state, job, name):
                 tiers.setdefault(-state.partitions[name].priority_tier - first, []).append(name)
+        tiers = tiers or {-state.partitions[job.spec.partitions[0]].priority_tier - first: []}
         found += [(tier, order_key(job.priority, job.id), job, names) for tier, names in tiers.items()]
     return sorted(found, key=lambda one: one[:2])
 
@@ -215,40 +218,78 @@ def minute_of(time: int) -> int:
     return (time - NOON) // 60
 
 
-def judge(state: State, made: Forecast) -> None:
-    """Go through the queue with the oracle, member by member of each array, and take what was planned after a check.
+class Judge:
+    """Goes through the queue beside a forecast, one turn of a job after the other, and takes what was planned after a
+    check: member by member of an array; in a later turn, in partitions of a lower tier, only what comes earlier."""
 
-    A job of several tiers keeps what it was given first until its last turn: of such jobs only the last is looked at
-    (`state` has none with others behind its first turn)."""
-    table = Table(state)
-    most = state.settings.planning.array_members
-    for _, _, job, names in order_of(state):
-        said = made.planned[job.id]
-        spots = made.spots.get(job.id, [])
-        ahead = 0
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._table = Table(state)
+        self._line = order_of(state)
+        self._turns = 0
+        self._held: dict[int, list[Spot]] = {}
+
+    def follow(self, made: Forecast) -> bool:
+        """Look at the turn that was just taken; to be called by the forecast as its budget, which never runs out."""
+        _, _, job, names = self._line[self._turns]
+        self._turns += 1
+        before = self._held.get(job.id, [])
+        spots = list(made.spots.get(job.id, []))
+        if before:
+            self._improved(job, names, before, spots)
+        else:
+            self._planned(job, names, spots, made.planned[job.id])
+        self._held[job.id] = spots
+        if spots:
+            first = min(spots, key=lambda spot: spot.start)
+            said = made.planned[job.id]
+            shown = (said.start_at, said.nodes, said.partition, said.wait)
+            assert shown == (first.start, first.nodes, first.entry.partition.name, None)
+        self._table.check()
+        return False
+
+    def done(self) -> None:
+        """Every job had its turns."""
+        assert self._turns == len(self._line)
+
+    def _planned(self, job: Job, names: list[str], spots: list[Spot], said: Planned) -> None:
+        most, ahead = self._state.settings.planning.array_members, 0
         for number in range(ranges.count(job.array_pending) if job.array_pending else 1):
-            wanted = table.earliest(job, names, 0)
+            wanted = self._table.earliest(job, names, 0)
             found = spots[number] if number < len(spots) else None
-            about = (job.id, number, found, wanted, described(state))
+            about = (job.id, number, found, wanted, described(self._state))
             if wanted is None:
                 assert found is None, about
                 if not number:
                     assert (said.start_at, said.nodes) == (0, ()), about
                     assert said.wait is not None, about
-                break
+                return
             assert found is not None, about
-            assert (minute_of(found.start), found.entry.partition.name) == wanted, about
-            if not number:
-                shown = (said.start_at, said.nodes, said.partition, said.wait)
-                assert shown == (found.start, found.nodes, wanted[1], None), about
-            assert len(found.nodes) == job.spec.request.nodes_min, about
-            assert set(found.nodes) <= set(table.ready(job, wanted[1], wanted[0])), about
-            table.hold(job, found.nodes, wanted[0])
-            table.check()
+            self._take(job, found, wanted)
             ahead += wanted[0] > 0
             if ahead >= most:
                 assert len(spots) == number + 1, about
-                break
+                return
+
+    def _improved(self, job: Job, names: list[str], before: list[Spot], spots: list[Spot]) -> None:
+        assert len(spots) == len(before)
+        order = job.spec.partitions
+        for held, found in zip(before, spots, strict=True):
+            start, name = minute_of(held.start), held.entry.partition.name
+            if not start:
+                assert found == held
+                continue
+            self._table.hold(job, held.nodes, start, -1)
+            first = min(order.index(one) for one in names) < order.index(name)
+            wanted = self._table.earliest(job, names, 0, start + first)
+            self._take(job, found, wanted or (start, name))
+
+    def _take(self, job: Job, found: Spot, wanted: tuple[int, str]) -> None:
+        about = (job.id, found, wanted, described(self._state))
+        assert (minute_of(found.start), found.entry.partition.name) == wanted, about
+        assert len(found.nodes) == job.spec.request.nodes_min, about
+        assert set(found.nodes) <= set(self._table.ready(job, wanted[1], wanted[0])), about
+        self._table.hold(job, found.nodes, wanted[0])
 
 
 def described(state: State) -> str:

@@ -16,12 +16,12 @@ from ctld.core.model import UNLIMITED, GpuRequest, Job, Request
 from ctld.core.plan import Plan
 from ctld.core.reservations import Access, Part, Reservation
 from ctld.core.state import State
-from ctld.sched.calendar import Forecast, foresee, never
+from ctld.sched.calendar import Forecast, foresee
 from ctld.sched.cycle import plan
 from ctld.sched.memory import PlanMemory
 from muster.ids import UnixTime
 from tests.builders import NOON, a_job, a_node_spec, a_partition, a_state
-from tests.foreseen import described, judge, let_run, let_wait
+from tests.foreseen import Judge, described, let_run, let_wait
 from tests.placing import everywhere
 
 SLOW = settings(
@@ -138,15 +138,6 @@ def jobs(draw: st.DrawFn, number: int, reserved: tuple[str, ...] = ()) -> Job:
     )
 
 
-def forecast(state: State) -> Forecast:
-    """Plan all, and keep what was planned."""
-    memory = PlanMemory()
-    memory.follow(state, everywhere(state))
-    made = Forecast(state, NOON, memory, keep=True)
-    assert made.run(never, None)
-    return made
-
-
 def single_partitions(state: State) -> None:
     """Where tiers differ, leave each job the first of its partitions: of several it would have a turn in each tier."""
     if len({one.priority_tier for one in state.partitions.values()}) == 1:
@@ -159,8 +150,11 @@ def single_partitions(state: State) -> None:
 @SLOW
 @given(clusters(members=2))
 def test_every_job_starts_in_the_first_minute_that_those_before_it_leave(state: State) -> None:
-    single_partitions(state)
-    judge(state, forecast(state))
+    memory, judge = PlanMemory(), Judge(state)
+    memory.follow(state, everywhere(state))
+    made = Forecast(state, NOON, memory, keep=True)
+    assert made.run(lambda: judge.follow(made), None)
+    judge.done()
 
 
 @SLOW
