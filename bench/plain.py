@@ -99,6 +99,8 @@ def earliest(
         found = search.earliest(demand, seconds, start, window_end=last)
         if found is None:
             return None
+        if start == found.start:
+            return found
         start = pools.earliest(claims, seconds, found.start)
         if start == found.start:
             return found

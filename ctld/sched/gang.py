@@ -99,7 +99,7 @@ class Intervals(Wanted):
         counts = np.bincount(rows, minlength=len(nodes))
         most = int(counts.max())
         if most > len(self.starts):
-            more = most + 2 - len(self.starts)
+            more = most - len(self.starts)
             self.starts = np.concatenate((self.starts, np.full((more, len(self.nodes)), PAD, np.int32)))
             self.ends = np.concatenate((self.ends, np.full((more, len(self.nodes)), -1, np.int32)))
         numbers = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
@@ -149,7 +149,7 @@ class Gang:
                 np.maximum(starts[:, place], self.profiles.relative(until), out=starts[:, place])
         finals = intervals.ends - span
         first = True
-        for start in _times(starts, finals, wanted):
+        for start in _times(starts, finals, wanted, lower):
             if first and not barred and since <= self.profiles.relative(self.profiles.now):
                 self._remember(intervals, wanted, span, start)
             first = False
@@ -199,27 +199,33 @@ class Gang:
         return found
 
 
-def _times(starts: Short, finals: Short, wanted: int) -> Iterator[int]:
+def _times(starts: Short, finals: Short, wanted: int, lower: int) -> Iterator[int]:
     """Give the times, ascending, at which so many nodes can begin, and at which their set is another than before.
 
     Args:
         starts, finals: [interval, node]: first and last start in each interval; none where the last is before the
             first.
+        lower: no start is before this.
     """
-    some = (finals >= starts).ravel().nonzero()[0]
-    if len(some) < wanted:
-        return
+    there = finals >= starts
+    first = lower
+    at_once = np.count_nonzero(there & (starts == lower)) >= wanted
+    if at_once:
+        yield first
+    some = there.ravel().nonzero()[0]
     begun, ended = starts.ravel()[some], finals.ravel()[some]
     begun.sort()
     ended.sort()
-    # Of those that begin together the last one tells how many have begun.
-    count = np.arange(1, len(begun) + 1) - ended.searchsorted(begun)
-    enough = (count >= wanted).nonzero()[0]
-    if not len(enough):
-        return
-    yield int(begun[enough[0]])
-    # The first time was not good enough: others that count less will not do, and those that count differently may.
+    if not at_once:
+        # Of those that begin together the last one tells how many have begun.
+        count = np.arange(1, len(begun) + 1) - ended.searchsorted(begun)
+        enough = (count >= wanted).nonzero()[0]
+        if not len(enough):
+            return
+        first = int(begun[enough[0]])
+        yield first
+    # The first time was not good enough; the set changes when a node begins, and after the last start of another.
     times = np.unique(np.concatenate((begun, ended[ended < HORIZON] + 1)))
     counts = begun.searchsorted(times, "right") - ended.searchsorted(times)
-    times = times[(counts >= wanted) & (times > begun[enough[0]]) & (times <= HORIZON)]
+    times = times[(counts >= wanted) & (times > first) & (times <= HORIZON)]
     yield from times.tolist()

@@ -16,8 +16,12 @@ from ctld.sched.fleet import Ints
 from ctld.sched.releases import FAR
 from muster.states import Reason
 
-_ROOM = 16
-"""Steps that a new pool has room for; doubled when there are more."""
+_NEAR = 16
+"""Steps that are looked at together for the end of a time that is too full."""
+_FEW = 6
+"""So many changes are put among the steps one by one; more of them all together."""
+_BEHIND = 256
+"""Changes that may wait to be put among the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,6 @@ class Pools:
                 if use is None:
                     use = uses[claim.key] = Use()
                 use.add(-claim.amount, start, end)
-                if use.empty:
-                    del uses[claim.key]
 
     def used(self, key: tuple[object, ...], at: int) -> int:
         """Give how much of a pool is taken at a time."""
@@ -120,18 +122,24 @@ class Pools:
 
 
 class Use:
-    """What is taken out of one pool: a step function of time, 0 before its first step."""
+    """What is taken out of one pool: a step function of time, 0 before its first step.
 
-    __slots__ = ("_count", "_levels", "_peak", "_times")
+    Changes wait until a question cannot be answered without them: most pools never are near what they have.
+    """
+
+    __slots__ = ("_count", "_levels", "_peak", "_times", "_waiting")
 
     def __init__(self) -> None:
         self._count = 0
         """Steps; the columns have room for more."""
-        self._times: Ints = np.zeros(_ROOM, np.int64)
-        self._levels: Ints = np.zeros(_ROOM, np.int64)
-        """[k]: from _times[k] on; neighbours differ."""
+        self._times: Ints = np.zeros(_NEAR, np.int64)
+        """Ascending."""
+        self._levels: Ints = np.zeros(_NEAR, np.int64)
+        """[k]: what is taken from _times[k] on; neighbours differ."""
+        self._waiting: list[tuple[int, int, int]] = []
+        """Start, end and amount of changes that are not yet among the steps."""
         self._peak = 0
-        """Not less than the highest level."""
+        """Not less than the highest level, with what waits."""
 
     @classmethod
     def falling(cls, start: int, held: Sequence[tuple[int, int]]) -> Use:
@@ -141,19 +149,15 @@ class Use:
         levels = np.concatenate((np.cumsum(amounts[::-1])[::-1], np.zeros(1, np.int64)))
         times = [start, *(end for end, _ in held if end < FAR)]
         made._count = len(times)
-        made._times = np.array(times + [0] * _ROOM, np.int64)
+        made._times = np.array(times + [0] * _NEAR, np.int64)
         made._levels = np.zeros(len(made._times), np.int64)
         made._levels[: made._count] = levels[: made._count]
         made._peak = int(levels[0])
         return made
 
-    @property
-    def empty(self) -> bool:
-        """Nothing is taken at any time."""
-        return not self._count
-
     def at(self, time: int) -> int:
         """Give how much is taken at a time."""
+        self._settle()
         place = int(self._times[: self._count].searchsorted(time, "right")) - 1
         return int(self._levels[place]) if place >= 0 else 0
 
@@ -161,17 +165,17 @@ class Use:
         """Take so much more (less, when negative) over [start, end)."""
         if start >= end:
             return
-        first = self._cut(start)
-        last = self._cut(end) if end < FAR else self._count
-        changed = self._levels[first:last]
-        changed += amount
+        self._waiting.append((start, end, amount))
         if amount > 0:
-            self._peak = max(self._peak, int(changed.max()))
-        self._join(last)
-        self._join(first)
+            self._peak += amount
+        if len(self._waiting) == _BEHIND:
+            self._settle()
 
     def earliest(self, most: int, duration: int, start: int) -> int | None:
         """Give the first time from `start` on from which no more than `most` is taken for so many seconds."""
+        if self._peak <= most:
+            return start
+        self._settle()
         if self._peak <= most:
             return start
         count = self._count
@@ -179,13 +183,13 @@ class Use:
         while True:
             first = max(int(times.searchsorted(start, "right")) - 1, 0)
             end = int(times.searchsorted(min(start + duration, FAR), "left"))
-            over = np.flatnonzero(levels[first:end] > most)
+            over = (levels[first:end] > most).nonzero()[0]
             if not len(over):
                 return start
             # A start up to the last step that is too high would have that step in its time.
             place = first + int(over[-1]) + 1
             while place < count:
-                some = levels[place : place + _ROOM] <= most
+                some = levels[place : place + _NEAR] <= most
                 step = int(some.argmax())
                 place += step
                 if some[step]:
@@ -197,32 +201,60 @@ class Use:
 
     def advance(self, now: int) -> bool:
         """Drop the steps that end by `now`; True when nothing is left."""
+        self._settle()
         gone = int(self._times[: self._count].searchsorted(now, "right")) - 1
-        if gone > 0 and not self._levels[gone]:
-            gone += 1
-        gone = max(gone, 0)
-        if gone or (self._count and not self._levels[0]):
-            gone = max(gone, 1)
-            kept = self._count - gone
-            self._times[:kept] = self._times[gone : self._count].copy()
-            self._levels[:kept] = self._levels[gone : self._count].copy()
-            self._count = kept
+        if gone > 0:
+            gone += not self._levels[gone]
+            self._count -= gone
+            self._times, self._levels = self._times[gone:].copy(), self._levels[gone:].copy()
         self._peak = int(self._levels[: self._count].max(initial=0))
         return not self._count
 
     def copy(self) -> Use:
         """Give a copy that can be changed."""
         other = Use()
-        other._count, other._peak = self._count, self._peak
+        other._count, other._peak, other._waiting = self._count, self._peak, self._waiting.copy()
         other._times, other._levels = self._times.copy(), self._levels.copy()
         return other
+
+    def _settle(self) -> None:
+        """Put what waits among the steps."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        if len(waiting) > _FEW:
+            self._merge(np.array(waiting, np.int64))
+        else:
+            for start, end, amount in waiting:
+                first = self._cut(start)
+                last = self._cut(end) if end < FAR else self._count
+                self._levels[first:last] += amount
+                self._join(last)
+                self._join(first)
+        waiting.clear()
+        self._peak = int(self._levels[: self._count].max(initial=0))
+
+    def _merge(self, new: Ints) -> None:
+        """Put changes (start, end, amount) among the steps."""
+        before = self._levels[: self._count]
+        times = np.concatenate((self._times[: self._count], new[:, 0], new[:, 1]))
+        levels = np.concatenate((np.diff(before, prepend=0), new[:, 2], -new[:, 2]))
+        order = times.argsort(kind="stable")
+        times, levels = times[order], levels[order].cumsum()
+        kept = times < FAR
+        kept[:-1] &= times[1:] != times[:-1]  # The last sum of each time counts.
+        times, levels = times[kept], levels[kept]
+        kept = np.diff(levels, prepend=0) != 0
+        self._times, self._levels = times[kept], levels[kept]
+        self._count = len(self._times)
 
     def _cut(self, time: int) -> int:
         """Make a step begin at a time; give its place."""
         count = self._count
         if count == len(self._times):
-            self._times = np.concatenate((self._times, np.zeros(count, np.int64)))
-            self._levels = np.concatenate((self._levels, np.zeros(count, np.int64)))
+            more = np.zeros(count + _NEAR, np.int64)
+            self._times = np.concatenate((self._times, more))
+            self._levels = np.concatenate((self._levels, more))
         times, levels = self._times, self._levels
         place = int(times[:count].searchsorted(time, "right"))
         if place and times[place - 1] == time:

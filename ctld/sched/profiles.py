@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ctld.sched.fleet import Column, Fleet, Ints, View
 from ctld.sched.needs import Amount
 from ctld.sched.releases import FAR, Row
-from ctld.sched.steps import PAD, SHUT, Short, cut, insert, remove
+from ctld.sched.steps import PAD, SHUT, Short, cut, first_slots, insert, least_between, remove
 
 HORIZON = 1 << 30
 """Relative time that stands for FAR: what jobs without limit hold comes free then."""
@@ -136,20 +136,21 @@ class Profiles:
         flat = _flat(rows)
         nodes, amounts = flat[:, 1], -flat[:, 2:].astype(np.int32)
         self._make_room(nodes)
-        block = self.data[nodes]
-        lengths = self.lengths[nodes]
-        lengths += cut(block, first)
-        lengths += cut(block, last)
-        times = block[:, 0]
-        inside = (times >= first) & (times < last)
-        block[:, 1:] += np.where(inside[:, None, :], amounts[:, :, None], np.int32(0))
-        self.data[nodes] = block
-        self.lengths[nodes] = lengths
-        same = (block[:, 1:, 1:] == block[:, 1:, :-1]).all(1) & ((times[:, 1:] == first) | (times[:, 1:] == last))
-        for place in np.flatnonzero(same.any(1)).tolist():
-            node = int(nodes[place])
-            for slot in (np.flatnonzero(same[place])[::-1] + 1).tolist():
-                self.lengths[node] = remove(self.data[node], slot, int(self.lengths[node]))
+        width = int(self.lengths[nodes].max()) + 2
+        block, low, fresh = cut(self.data[nodes, :, :width], first)
+        block, high, again = cut(block, last)
+        slots = np.arange(width)
+        inside = (slots >= low[:, None]) & (slots < high[:, None])
+        block[:, 1:] += inside[:, None, :] * amounts[:, :, None]
+        self.data[nodes, :, :width] = block
+        self.lengths[nodes] += fresh + again.astype(np.int64)
+        # Steps at which nothing changes any more.
+        index = np.arange(len(nodes))
+        for place in (high, low):
+            same = (block[index, 1:, place] == block[index, 1:, place - 1]).all(1) & (place > 0)
+            for one in np.flatnonzero(same).tolist():
+                node = int(nodes[one])
+                self.lengths[node] = remove(self.data[node], int(place[one]), int(self.lengths[node]))
         if self._free_now is not None and first <= self.relative(self.now) < last:
             self._free_now[:, nodes] += amounts.T
         for node in nodes[amounts.any(1)].tolist():
@@ -241,10 +242,11 @@ class Profiles:
         longest = int(self.lengths.max()) if nodes is None else int(self.lengths[nodes].max(initial=1))
         block = self.data[:, :, :longest] if nodes is None else self.data[nodes, :, :longest]
         times = block[:, 0]
-        outside = times >= max(end, start + 1)
-        outside[:, :-1] |= times[:, 1:] <= start
-        found: Short = np.where(outside[:, None, :], np.int32(PAD), block[:, 1:]).min(2)
-        return found
+        index = np.arange(len(block))
+        if not len(block):
+            return np.zeros((0, block.shape[1] - 1), np.int32)
+        low = np.maximum(first_slots(times > start) - 1, 0)  # What was before the first step is forgotten.
+        return least_between(block[:, 1:], index, low, np.maximum(first_slots(times >= end), low + 1))
 
     @property
     def free_now(self) -> Short:
@@ -258,6 +260,14 @@ class Profiles:
         block = self.data[nodes]
         slots = (block[:, 0] <= at).sum(1) - 1
         return np.ascontiguousarray(block[np.arange(len(nodes)), 1:, slots].T)
+
+    def next_steps(self, nodes: Ints, at: int) -> Short:
+        """Give for some nodes when their first step after a relative time begins, PAD where none does."""
+        times = self.data[nodes, 0]
+        slots = (times > at).argmax(1)
+        found: Short = times[np.arange(len(nodes)), slots]
+        found[found <= at] = PAD
+        return found
 
     def moments(self, after: int, until: int) -> tuple[Ints, Ints]:
         """Give nodes and (relative) times of all steps that begin in (after, until], and perhaps of some that were

@@ -11,18 +11,16 @@ fewest GPUs in all, the lowest index. What is remembered never changes the answe
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from ctld.sched.demand import Alternative, Demand
-from ctld.sched.fleet import Fleet, Ints
-from ctld.sched.needs import Amount
+from ctld.sched.bounds import Book, Bounds, Wants
+from ctld.sched.demand import Demand
+from ctld.sched.fleet import Ints
 from ctld.sched.profiles import HORIZON, Profiles
 from ctld.sched.steps import PAD, Short
-from ctld.sched.wanted import Wanted, rows_of
 
 NEVER = HORIZON + 1
 """Relative start where none is possible."""
@@ -36,47 +34,9 @@ _BATCH = 48
 """Nodes of the first batch; each later one is twice as large."""
 _MANY = 16
 """From so many nodes with the same bound on, only they are judged."""
+_NONE: Ints = np.zeros(0, np.int64)
 _BLOCK = 4096
 """Nodes that are judged together at most, to stay within the processor's caches."""
-
-
-class Wants(Wanted):
-    """What a share takes on each node of a set, and since when each has room for it: one for all demands that ask for
-    the same there."""
-
-    __slots__ = ("bounds", "late", "rank", "spans")
-
-    def __init__(self, fleet: Fleet, nodes: Ints, demand: Demand) -> None:
-        super().__init__(fleet, nodes, rows_of(demand, demand.amounts))
-        gpus = np.array([kind.gpus[0] for kind in fleet.kinds], np.int64)[fleet.kind_column[nodes]]
-        rank: Ints = gpus + (fleet.weight_column[nodes] << 20)
-        self.rank: Ints | None = None
-        """By place: weight and GPUs in all, in this order; None where all are equal."""
-        if len(rank) and rank.min() != rank.max():
-            self.rank = rank
-        self.spans: list[int] = []
-        """Durations with bounds, ascending."""
-        self.bounds: dict[int, Bounds] = {}
-        """By duration."""
-        self.late: dict[int, Bounds] = {}
-        """The same for questions about later starts than now."""
-
-
-class Bounds:
-    """For each node of a set a lower bound of the earliest start of one request and duration."""
-
-    __slots__ = ("gains", "known", "since", "starts")
-
-    def __init__(self, starts: Short, known: Short, gains: int, since: int) -> None:
-        self.starts = starts
-        """Relative; not before `since`."""
-        self.known = known
-        """By place: the number of the node's last change when it was judged; where that is still its last one, the
-        bound is the earliest start itself. -1: only a bound."""
-        self.gains = gains
-        """How many of `Profiles.gains` it knows."""
-        self.since = since
-        """Starts before this were not looked at."""
 
 
 class Single:
@@ -85,28 +45,27 @@ class Single:
     def __init__(self, profiles: Profiles, *, cached: bool) -> None:
         self.profiles = profiles
         self.cached = cached
-        self.kept = 0
-        """Numbers that are remembered."""
-        self._generation = profiles.generation
+        self._book = Book(profiles)
         self._weight: Ints | None = None
         fleet = profiles.fleet
         if not fleet.one_weight:
             ranks = {weight: rank for rank, weight in enumerate(sorted(set(fleet.weight)))}
             self._weight = np.array([ranks[one] for one in fleet.weight], np.int64) << 48
-        self._by_demand: dict[Demand, Wants] = {}
-        self._by_content: dict[tuple[int, tuple[bool, bool], tuple[Amount, ...]], Wants] = {}
+
+    @property
+    def kept(self) -> int:
+        """Numbers that are remembered."""
+        return self._book.kept
 
     def forget(self) -> None:
         """Forget everything."""
-        self._by_demand.clear()
-        self._by_content.clear()
-        self.kept = 0
+        self._book.forget()
 
     def earliest(
         self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
     ) -> tuple[int, int] | None:
         """Give the first start (relative, from `since` to `last`) of an even share on one node, and the node."""
-        wants = self._wants(demand, demand.alternatives[0])
+        wants = self._book.wants(demand, demand.alternatives[0])
         if not len(wants.nodes):
             return None
         held = [(place, until) for node, until in barred.items() if (place := int(wants.place[node])) >= 0]
@@ -119,7 +78,7 @@ class Single:
             if first > self.profiles.relative(self.profiles.now):
                 places = self._first(wants, places, AMONG)
             return first, self._tightest(wants, places, first)
-        bounds = self._bounds(wants, span, since)
+        bounds = self._book.bounds(wants, span, since)
         if not held:
             return self._find(wants, bounds, span, since, last)
         # Their bounds hold for others too: these nodes are looked at on their own.
@@ -146,42 +105,48 @@ class Single:
         profiles = self.profiles
         nodes, starts, known, changed = wants.nodes, bounds.starts, bounds.known, profiles.changed
         now = profiles.relative(profiles.now)
-        judged, size, width = 0, _BATCH, AMONG
+        judged, size, width, tried = 0, _BATCH, AMONG, False
         while True:
-            first = int(starts.min())
+            place = int(starts.argmin())
+            first = int(starts[place])
             if first > last:
                 return None
-            places = (starts == first).nonzero()[0]
             if first == now:
-                found = self._now(wants, bounds, places, span)
+                found = self._now(wants, bounds, span)
                 if found >= 0:
+                    bounds.answer = first
                     return first, found
                 continue
-            if len(places) == 1:
-                place = int(places[0])
-                node = int(nodes[place])
-                number = int(changed[node])
-                if known[place] == number:
-                    return first, node
-                if judged < _ONE_BY_ONE:
-                    judged += 1
-                    known[place] = number
-                    starts[place] = self._start(wants, node, span, since)
-                    continue
+            node = int(nodes[place])
+            number = int(changed[node])
+            if known[place] != number and judged < _ONE_BY_ONE:
+                judged += 1
+                known[place] = number
+                starts[place] = self._start(wants, node, span, since)
+                continue
+            places = (starts == first).nonzero()[0]
+            if len(places) == 1 and known[place] == number:
+                bounds.answer = first
+                return first, node
             head = self._first(wants, places, width)
             wrong = known[head] != changed[nodes[head]]
             if not wrong[:AMONG].any():
+                bounds.answer = first
                 return first, self._tightest(wants, head[:AMONG], first)
             if len(places) > _MANY:
                 these = head[wrong]
                 width *= 2
             else:
                 stale = known != changed[nodes]
-                best = int(np.where(stale, np.int32(NEVER), starts).min())
-                these = (stale & (starts <= best)).nonzero()[0]
-                if len(these) > size:
-                    these = these[starts[these].argpartition(size)[:size]]
-                size *= 2
+                # Nothing is possible before the last answer: what might be is judged in any case.
+                these = (stale & (starts <= bounds.answer)).nonzero()[0] if not tried else _NONE
+                tried = True
+                if not len(these):
+                    best = int(np.where(stale, np.int32(NEVER), starts).min())
+                    these = (stale & (starts <= best)).nonzero()[0]
+                    if len(these) > size:
+                        these = these[starts[these].argpartition(size)[:size]]
+                    size *= 2
             starts[these] = self._starts(wants, these, span, since)
             known[these] = changed[nodes[these]]
 
@@ -191,61 +156,71 @@ class Single:
             return places[:count]
         return places[wants.rank[places].argsort(kind="stable")[:count]]
 
-    def _now(self, wants: Wants, bounds: Bounds, places: Ints, span: int) -> int:
+    def _now(self, wants: Wants, bounds: Bounds, span: int) -> int:
         """Give the tightest node of those whose bound is now that is free now for so long; -1: none is, and their
         bounds are better now."""
         profiles = self.profiles
         nodes, starts, known, changed = wants.nodes, bounds.starts, bounds.known, profiles.changed
         since = profiles.relative(profiles.now)
-        mine = nodes[places]
-        free = profiles.free_now
-        fits: npt.NDArray[np.bool_] | None = None
-        for row, amounts in wants.columns:
-            good = free[row - 1, mine] >= amounts[places]
-            fits = good if fits is None else fits & good
-        if fits is not None and not fits.all():
-            bare = places[~fits]
-            starts[bare] = since + 1
-            known[bare] = -1
-            places = places[fits]
-            if not len(places):
-                return -1
-            mine = nodes[places]
-        tightness = self._tightness(free[:, mine], mine)
+        among = starts == since
+        tightness = np.where(among, self._keys(wants), _LAST)
         size = _BATCH
         for _ in range(_ONE_BY_ONE):
-            at = int(tightness.argmin())
-            if tightness[at] == _LAST:
-                return -1
-            place, node = int(places[at]), int(mine[at])
+            place = int(tightness.argmin())
+            if tightness[place] == _LAST:
+                break
+            node = int(nodes[place])
             number = int(changed[node])
-            if known[place] == number:
+            if known[place] != number:
+                starts[place] = self._start(wants, node, span, since)
+                known[place] = number
+            if starts[place] == since:
                 return node
-            start = self._start(wants, node, span, since)
-            known[place] = number
-            if start == since:
-                return node
-            starts[place] = start
-            tightness[at] = _LAST
+            tightness[place] = _LAST
         while True:  # The next tightest ones together, of equal ones the lowest first.
-            some = np.arange(len(places))
+            some = (tightness < _LAST).nonzero()[0]
             if len(some) > size:
-                bound = np.partition(tightness, size)[size]
-                some = (tightness < bound).nonzero()[0]
-                if not len(some):
-                    some = (tightness == bound).nonzero()[0][:size]
-            some = some[tightness[some] < _LAST]
+                mine = tightness[some]
+                bound = np.partition(mine, size)[size]
+                better = mine < bound
+                some = some[better] if better.any() else some[mine == bound][:size]
             if not len(some):
-                return -1
-            these = places[some]
-            wrong = these[known[these] != changed[nodes[these]]]
+                break
+            wrong = some[known[some] != changed[nodes[some]]]
             starts[wrong] = self._starts(wants, wrong, span, since)
             known[wrong] = changed[nodes[wrong]]
-            left = some[starts[these] == since]
+            left = some[starts[some] == since]
             if len(left):
-                return int(mine[left[tightness[left].argmin()]])
+                return int(nodes[left[tightness[left].argmin()]])
             tightness[some] = _LAST
             size *= 2
+        # What is left has no room even now.
+        bare = (among & (starts == since)).nonzero()[0]
+        if len(bare):
+            starts[bare] = profiles.next_steps(nodes[bare], since)
+            known[bare] = -1
+        return -1
+
+    def _keys(self, wants: Wants) -> Ints:
+        """Give the tightness of each place now, `_LAST` where a share has no room now."""
+        profiles = self.profiles
+        if wants.keys_at != profiles.now or wants.keys_seen < profiles.log_from:
+            wants.keys_at = profiles.now
+            wants.keys = np.full(len(wants.nodes), _LAST)
+            places = np.arange(len(wants.nodes), dtype=np.int32)
+        else:
+            changes = profiles.log[wants.keys_seen - profiles.log_from : profiles.log_to - profiles.log_from, 0]
+            places = wants.place[changes]
+            places = places[places >= 0]
+        wants.keys_seen = profiles.log_to
+        if len(places):
+            nodes = wants.nodes[places]
+            free = profiles.free_now[:, nodes]
+            keys = self._tightness(free, nodes)
+            for row, amounts in wants.columns:
+                keys[free[row - 1] < amounts[places]] = _LAST
+            wants.keys[places] = keys
+        return wants.keys
 
     def _tightest(self, wants: Wants, places: Ints, at: int) -> int:
         """Give the tightest node of some places at a relative time, of equal ones the lowest."""
@@ -319,72 +294,3 @@ class Single:
             bad = short if bad is None else np.logical_or(bad, short, out=bad)
         assert bad is not None  # CPUs always count.
         return block[:, 0], bad
-
-    def _bounds(self, wants: Wants, span: int, since: int) -> Bounds:
-        """Give the bounds of a set and duration, brought up to what came free."""
-        profiles = self.profiles
-        if self._generation != profiles.generation:
-            self._generation = profiles.generation
-            for one in self._by_content.values():
-                one.spans.clear()
-                one.bounds.clear()
-                one.late.clear()
-            self.kept = 0
-        base = wants.bounds.get(span)
-        if base is None:
-            base = self._new(wants, span)
-        if since <= profiles.relative(profiles.now):
-            self._follow(wants, base, span, since)
-            return base
-        late = wants.late.get(span)
-        if late is None or late.since > since:
-            self._follow(wants, base, span, base.since)
-            late = wants.late[span] = Bounds(base.starts.copy(), base.known.copy(), base.gains, base.since)
-        self._follow(wants, late, span, since)
-        return late
-
-    def _new(self, wants: Wants, span: int) -> Bounds:
-        """Give bounds for one more duration."""
-        size = len(wants.nodes)
-        self.kept += 2 * size  # Those for later starts come along.
-        at = bisect_left(wants.spans, span)
-        if at:
-            shorter = wants.spans[at - 1]
-            near = wants.bounds[shorter]
-            self._follow(wants, near, shorter, near.since)
-            made = Bounds(near.starts.copy(), np.full(size, -1, np.int32), near.gains, near.since)
-        else:
-            made = Bounds(np.zeros(size, np.int32), np.full(size, -1, np.int32), len(self.profiles.gains), 0)
-        insort(wants.spans, span)
-        wants.bounds[span] = made
-        return made
-
-    def _follow(self, wants: Wants, bounds: Bounds, span: int, since: int) -> None:
-        """Lower the bounds of nodes where something came free, and raise those before `since`."""
-        gains = self.profiles.gains
-        if bounds.gains < len(gains):
-            for node, begin in gains[bounds.gains :]:
-                place = int(wants.place[node])
-                if place >= 0:
-                    lower = max(begin - span + 1, 0)
-                    if lower < bounds.starts[place]:
-                        bounds.starts[place] = lower
-                        bounds.known[place] = -1
-                        bounds.since = min(bounds.since, lower)
-            bounds.gains = len(gains)
-        if bounds.since != since:
-            early = bounds.starts < since
-            bounds.starts[early] = since
-            bounds.known[early] = -1
-            bounds.since = since
-
-    def _wants(self, demand: Demand, alternative: Alternative) -> Wants:
-        """Give what an even share takes on the nodes of an alternative."""
-        found = self._by_demand.get(demand)
-        if found is None:
-            content = (alternative.bits, (demand.need.memory_counts, demand.shared), tuple(demand.amounts))
-            found = self._by_content.get(content)
-            if found is None:
-                found = self._by_content[content] = Wants(demand.fleet, alternative.indexes, demand)
-            self._by_demand[demand] = found
-        return found

@@ -25,19 +25,22 @@ def insert(block: Short, place: int, length: int, time: int) -> None:
     block[0, place] = time
 
 
-def cut(block: Short, time: int) -> Ints:
-    """Make a step of each node begin at a time, where none does; give 1 for those that have one more."""
+def cut(block: Short, time: int) -> tuple[Short, Ints, npt.NDArray[np.bool_]]:
+    """Make a step of each node begin at a time, where none does; each node has room for one more.
+
+    Args:
+        block: [node, time and resources, steps]; the last slot of each node is not used.
+
+    Gives a new block, the slots of the steps that begin then, and which nodes have one more.
+    """
     times = block[:, 0]
-    low = (times <= time).sum(1) - 1
-    new: Ints = (times[np.arange(len(block)), low] != time).astype(np.int64)
-    some = np.flatnonzero(new)
-    if len(some):
-        slots = np.arange(block.shape[2])
-        source = slots - (slots > low[some, None])
-        fresh = np.take_along_axis(block[some], source[:, None, :], 2)
-        fresh[np.arange(len(some)), 0, low[some] + 1] = time
-        block[some] = fresh
-    return new
+    after = (times > time).argmax(1)
+    fresh: npt.NDArray[np.bool_] = times[np.arange(len(block)), after - 1] != time
+    made = block.copy()
+    moved = (np.arange(1, block.shape[2]) >= after[:, None]) & fresh[:, None]
+    np.copyto(made[:, :, 1:], block[:, :, :-1], where=moved[:, None, :])
+    made[fresh, 0, after[fresh]] = time
+    return made, after - ~fresh, fresh
 
 
 def remove(block: Short, place: int, length: int) -> int:
@@ -46,3 +49,29 @@ def remove(block: Short, place: int, length: int) -> int:
     block[0, length - 1] = PAD
     block[1:, length - 1] = -SHUT
     return length - 1
+
+
+def least_between(rows: Short, at: Ints, low: Ints, high: Ints) -> Short:
+    """Give the least of each resource between two slots, as [question, resource].
+
+    Args:
+        rows: [node, resource, steps].
+        at: of each question the place of its node in `rows`.
+        low, high: its first slot, and the one after its last; there is one at least.
+    """
+    steps = rows.shape[2]
+    bounds = np.empty(2 * len(at), np.int64)
+    bounds[::2] = at * steps + low
+    bounds[1::2] = at * steps + high
+    found = np.empty((len(at), rows.shape[1]), np.int32)
+    flat = np.zeros(len(rows) * steps + 1, np.int32)  # The last slot may be followed by nothing.
+    for resource in range(rows.shape[1]):
+        flat[:-1].reshape(len(rows), steps)[:] = rows[:, resource]
+        found[:, resource] = np.minimum.reduceat(flat, bounds)[::2]
+    return found
+
+
+def first_slots(found: npt.NDArray[np.bool_]) -> Ints:
+    """Give for each node the first slot of which something holds, the number of slots where it holds of none."""
+    slots: Ints = np.where(found[:, -1], found.argmax(1), found.shape[1])
+    return slots

@@ -7,7 +7,6 @@ bound of what the choice may take, so that no start is passed over.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from ctld.sched.fleet import Ints, View, members
 from ctld.sched.profiles import HORIZON, Profiles
 from ctld.sched.releases import FAR
 from ctld.sched.select import Pick, choose
-from ctld.sched.steps import PAD, Short
+from ctld.sched.steps import Short, least_between
 from ctld.sched.wanted import UNBOUND
 
 _TOGETHER = 512
@@ -28,7 +27,7 @@ _TOGETHER = 512
 class Units:
     """How many units of a demand a node can give."""
 
-    __slots__ = ("devices", "least", "limits", "nodes", "per_unit", "place", "step", "wanted")
+    __slots__ = ("answers", "least", "limits", "nodes", "per_unit", "place", "step", "wanted")
 
     def __init__(self, demand: Demand) -> None:
         fleet, need = demand.fleet, demand.need
@@ -52,6 +51,9 @@ class Units:
         """(resource, how much of it a unit takes) where units are counted; else a node that serves is a unit."""
         self.limits = 1
         """Most units on a node."""
+        self.answers: dict[tuple[int, int, int], int] = {}
+        """(units, most on a node, duration) -> so many are not free before this, as long as nothing comes free; one for
+        all demands with units of the same size."""
         if not need.uneven:
             return
         if need.fine is not None:  # By rules of its own: any node that serves might take all.
@@ -72,6 +74,23 @@ class Units:
             if need.cpus_per_gpu:
                 self.per_unit.append((0, need.cpus_per_gpu))
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What the size of a unit depends on, and where there are any."""
+        return self.nodes.tobytes(), self.least.tobytes(), tuple(self.per_unit)
+
+    def not_before(self, span: int) -> int:
+        """Give a time before which there are not enough units for so long."""
+        return max(
+            (
+                start
+                for (wanted, limits, seconds), start in self.answers.items()
+                # A node that may give fewer units to the other job suffices for it alone.
+                if seconds <= span and wanted <= self.wanted and limits >= min(self.limits, wanted)
+            ),
+            default=0,
+        )
+
     def count(self, places: Ints | None, least: Short) -> Ints:
         """Count the units of some places (None: all), given what is free there."""
         wanted = self.least if places is None else self.least[places]
@@ -88,16 +107,16 @@ class Units:
 class Sweep:
     """Where the search for one demand and duration stands: nothing before `at` is possible."""
 
-    __slots__ = ("at", "lower", "seen", "since", "total", "units")
+    __slots__ = ("at", "exact", "seen", "since", "total", "units")
 
     def __init__(self, seen: int, since: int) -> None:
         self.at = -1
         """Relative; below 0: nothing is known."""
         self.units: Ints = np.zeros(0, np.int64)
         """By place: units over the interval from `at` on."""
-        self.lower = -1
-        """Nothing before this is possible, as long as nothing comes free."""
         self.total = 0
+        self.exact = True
+        """No time at which there were enough units was passed over."""
         self.seen = seen
         """Number of the first change that it does not know."""
         self.since = since
@@ -126,9 +145,11 @@ class Several:
         self.kept = 0
         """Numbers that are remembered."""
         self._units: dict[Demand, Units] = {}
+        self._answers: dict[tuple[object, ...], dict[tuple[int, int, int], int]] = {}
+        self._known = (-1, 0)
+        """Generation and number of gains of the profiles that the answers know."""
         self._sweeps: dict[tuple[Demand, int], Sweep] = {}
         self._late: dict[tuple[Demand, int], Sweep] = {}
-        self._spans: dict[Demand, list[int]] = {}
 
     def earliest(
         self, demand: Demand, span: int, since: int, barred: Mapping[int, int], last: int
@@ -137,10 +158,18 @@ class Several:
         units = self._units.get(demand)
         if units is None:
             units = self._units[demand] = Units(demand)
+            units.answers = self._answers.setdefault(units.content, units.answers)
         if not len(units.nodes):
             return None
         sweep = self._sweep(demand, units, span, since)
-        lower = max(sweep.at, sweep.lower, since)
+        lower = max(sweep.at, since)
+        if self.cached:
+            known = self.profiles.generation, len(self.profiles.gains)
+            if known != self._known:
+                self._known = known
+                for answers in self._answers.values():
+                    answers.clear()
+            lower = max(lower, units.not_before(span))
         if lower > last:
             return None
         if sweep.at != lower:
@@ -155,10 +184,12 @@ class Several:
         keep = True  # As long as no time was passed over only because of barred nodes.
         at, counted, total = sweep.at, sweep.units, sweep.total
         if total >= units.wanted:
+            self._remember(sweep, ask, at)
             found = self._try(ask, counted, at)
             if found is not None:
                 return found
             keep = not barred
+            sweep.exact = sweep.exact and bool(barred)
         while at < last:
             until = min(profiles.reach(at, units.step), last)
             ended = profiles.reach(at + span - 1, units.step)
@@ -185,6 +216,8 @@ class Several:
                     index = int(np.searchsorted(when, time, "right"))
                     if (int(totals[index - 1]) if index else total) >= units.wanted:
                         tried[time] = index
+            if tried:
+                self._remember(sweep, ask, min(tried))
             for time in sorted(tried):
                 index = tried[time]
                 then = counted.copy()
@@ -196,6 +229,7 @@ class Several:
                         sweep.total = int(totals[index - 1]) if index else total
                     return found
                 keep = keep and not barred
+                sweep.exact = sweep.exact and bool(barred)
             if len(places):
                 counted = counted.copy()
                 counted[places[order]] = gives[order]
@@ -206,6 +240,12 @@ class Several:
         if keep and at >= last == HORIZON:
             sweep.at = HORIZON + 1
         return None
+
+    def _remember(self, sweep: Sweep, ask: Question, start: int) -> None:
+        """Keep the first time at which there are enough units, if no such time was passed over."""
+        profiles = self.profiles
+        if sweep.exact and not ask.barred and sweep.since <= profiles.relative(profiles.now):
+            ask.units.answers[ask.units.wanted, ask.units.limits, ask.span] = start
 
     def _try(self, ask: Question, counted: Ints, at: int) -> tuple[int, list[Pick], View] | None:
         """Let the selection choose among the nodes that have units."""
@@ -252,14 +292,6 @@ class Several:
         if sweep is None or sweep.since > since:
             self.kept += len(units.nodes)
             sweep = known[key] = Sweep(profiles.log_to, since)
-            spans = self._spans.setdefault(demand, [])
-            if span not in spans:
-                insort(spans, span)
-            shorter = self._sweeps.get((demand, spans[spans.index(span) - 1])) if spans[0] != span else None
-            if shorter is not None and shorter.since <= since and 0 <= shorter.at <= HORIZON:
-                # A longer job cannot start earlier. Its units are counted anew where it begins.
-                self._follow(shorter, units, spans[spans.index(span) - 1])
-                sweep.lower = shorter.at
         self._follow(sweep, units, span)
         sweep.since = since
         return sweep
@@ -268,18 +300,18 @@ class Several:
         """Apply the changes of the profiles."""
         profiles = self.profiles
         seen, sweep.seen = sweep.seen, profiles.log_to
-        if sweep.at < 0 and sweep.lower < 0:
+        if sweep.at < 0:
             return
         if seen < profiles.log_from:
-            sweep.at = sweep.lower = -1
+            sweep.at, sweep.exact = -1, True
             return
         changes = profiles.log[seen - profiles.log_from : profiles.log_to - profiles.log_from]
         if not len(changes):
             return
         places = units.place[changes[:, 0]]
         grown = (changes[:, 3] > 0) & (places >= 0)
-        if grown.any() and int(changes[grown, 1].min()) - span < max(sweep.at, sweep.lower):
-            sweep.at = sweep.lower = -1
+        if grown.any() and int(changes[grown, 1].min()) - span < sweep.at:
+            sweep.at, sweep.exact = -1, True
             return
         if not 0 <= sweep.at <= HORIZON:
             return
@@ -294,11 +326,17 @@ class Several:
 
 
 def _least(profiles: Profiles, nodes: Ints, starts: Ints, span: int) -> Short:
-    """Give the least that is free on each node over an interval of its own."""
-    longest = int(profiles.lengths[nodes].max(initial=1))
-    block = profiles.data[nodes, :, :longest]
-    times = block[:, 0]
-    outside = times >= (starts + span)[:, None]
-    outside[:, :-1] |= times[:, 1:] <= starts[:, None]
-    found: Short = np.where(outside[:, None, :], np.int32(PAD), block[:, 1:]).min(2)
-    return found
+    """Give the least that is free on each node (in any order, but equal ones side by side) over an interval of its
+    own."""
+    fresh = np.ones(len(nodes), np.bool_)
+    fresh[1:] = nodes[1:] != nodes[:-1]
+    at = fresh.cumsum() - 1
+    nodes = nodes[fresh]
+    block = profiles.data[nodes, :, : int(profiles.lengths[nodes].max(initial=1))]
+    steps = block.shape[2]
+    # All times of all nodes in one ascending column.
+    keys = (block[:, 0] + (np.arange(len(nodes)) << 32)[:, None]).ravel()
+    own = at << 32
+    low = np.maximum(keys.searchsorted(own + starts, "right") - 1 - at * steps, 0)
+    high = keys.searchsorted(own + (starts + span), "left") - at * steps
+    return least_between(block[:, 1:], at, low, np.maximum(high, low + 1))

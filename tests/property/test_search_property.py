@@ -219,7 +219,7 @@ def test_the_shares_of_a_job_are_taken_at_once_as_they_are_one_by_one(data: st.D
             profiles.advance(now)
     assert [at_once.steps(node) for node in range(7)] == [one_by_one.steps(node) for node in range(7)]
     assert at_once.free_now.T.tolist() == [list(at_once.steps(node)[0][1]) for node in range(7)]
-    assert at_once.log.tolist() == one_by_one.log.tolist()
+    assert (at_once.log == one_by_one.log).all()
 
 
 @settings(max_examples=12, deadline=None)
