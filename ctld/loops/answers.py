@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from ctld.core.commands import ApplyPlan
 from ctld.core.events import JobStarted
 from ctld.core.model import Job
-from ctld.core.plan import Plan, Start
+from ctld.core.plan import Plan
 from ctld.loops.links import Links
 from ctld.loops.statistics import Statistics
 from ctld.planner.frames import HEADER, PART, STARTS, SUMMARY, Kind, Summary, opened
@@ -48,7 +48,8 @@ class Answers:
         self._queue_version = 0
         """Of the queue then."""
         self._draft = Foreseen()
-        self._starts: list[tuple[Start, ...]] = []
+        self._starts: list[bytes] = []
+        """Frames, read when their turn has come: there may be ten thousand starts after a restart."""
         self.foreseen = Foreseen()
         self.cycles = 0
         self.seconds = 0.0
@@ -86,7 +87,7 @@ class Answers:
                 # What is there already is read without a pause: give the loop its turn.
                 await asyncio.sleep(0)
             elif kind is Kind.STARTS:
-                self._starts.append(STARTS.decode(payload).starts)
+                self._starts.append(payload)
             elif kind is Kind.SUMMARY:
                 self._take(SUMMARY.decode(payload))
                 await self._carry_out()
@@ -119,7 +120,8 @@ class Answers:
         state, day = self._store.state, self._statistics.day
         parts, self._starts = self._starts, []
         for part in parts:
-            tried = [start for start in part if start.job_id in state.queue]
+            await asyncio.sleep(0)
+            tried = [start for start in STARTS.decode(part).starts if start.job_id in state.queue]
             day.stale += len(tried)
             if not state.settings.backfill or state.queue.version != self._queue_version:
                 continue
@@ -130,4 +132,3 @@ class Answers:
                 events, _ = self._store.post(ApplyPlan(plan), at=self._clock.now())
                 self._queue_version = state.queue.version
                 day.stale -= sum(isinstance(event, JobStarted) for event in events)
-                await asyncio.sleep(0)

@@ -125,7 +125,7 @@ class Planner:
         with theirs:
             try:
                 # In the loop's own thread, which lives as long as the process: the kernel kills the child when the
-                # thread that started it ends. It takes a millisecond, since nothing is copied (vfork).
+                # thread that started it ends. Nothing is copied (vfork): it takes a few milliseconds.
                 process = subprocess.Popen(
                     [*self._command, str(theirs.fileno()), str(os.getpid()), self._name],
                     stdin=subprocess.DEVNULL,
