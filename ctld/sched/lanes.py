@@ -95,13 +95,8 @@ class Lanes:
 
     def take(self, lane: Lane, rows: Sequence[Row], start: int, end: int) -> None:
         """Take the shares of a job of one lane in all of them."""
-        if len(self._lanes) == 1:
-            for row in rows:
-                lane.profiles.take(row, start, end)
-            return
         for other in self._lanes:
-            for row in self._seen_by(other, lane, rows):
-                other.profiles.take(row, start, end)
+            other.profiles.take_all(self._seen_by(other, lane, rows), start, end)
 
     def give(self, lane: Lane, rows: Sequence[Row], start: int, end: int) -> None:
         """Undo `take`."""
@@ -109,7 +104,7 @@ class Lanes:
             for row in self._seen_by(other, lane, rows):
                 other.profiles.give(row, start, end)
 
-    def _seen_by(self, other: Lane, lane: Lane, rows: Sequence[Row]) -> Iterable[Row]:
+    def _seen_by(self, other: Lane, lane: Lane, rows: Sequence[Row]) -> Sequence[Row]:
         """Give what shares of one lane take in another."""
         if other is lane:
             return rows
