@@ -40,6 +40,7 @@ def running(state: State, job: Job, *shares: NodeShare, partition: str = "main",
     )
     state.jobs[job.id] = job
     state.running[job.id] = None
+    state.run_log.note(job.id)
     if job.array_job_id:
         state.array_running[job.array_job_id] = state.array_running.get(job.array_job_id, 0) + 1
     for share in shares:
@@ -48,10 +49,19 @@ def running(state: State, job: Job, *shares: NodeShare, partition: str = "main",
     return job
 
 
+def changed(state: State, job: Job, **fields: object) -> Job:
+    """Give a running job other fields."""
+    job = replace(job, **fields)
+    state.jobs[job.id] = job
+    state.run_log.note(job.id)
+    return job
+
+
 def ended(state: State, job_id: int) -> None:
     """Let a running job end, with nothing left behind."""
     job = state.jobs.pop(job_id)
     del state.running[job_id]
+    state.run_log.note(job_id)
     if job.array_job_id:
         state.by_array[job.array_job_id].discard(job_id)
         state.array_running[job.array_job_id] -= 1

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctld.core import devices, ranges
+from ctld.core.changes import ChangeLog
 from ctld.core.cluster import Node, NodeSpec, PartitionSpec
 from ctld.core.devices import Amounts
 from ctld.core.model import UNLIMITED, NodeShare
@@ -93,6 +94,10 @@ class FreeTable:
 
     def __init__(self) -> None:
         self.version = 0
+        self.log = ChangeLog()
+        """Nodes whose row changed."""
+        self.owned: set[int] = set()
+        """Nodes that are kept for users."""
         self.cpus: Int32 = np.zeros(0, np.int32)
         """Free CPUs."""
         self.cores: list[int] = []
@@ -148,6 +153,8 @@ class FreeTable:
         self.watched = watched
         self.licenses = {}
         self._keepers = [{} for _ in range(size)]
+        self.owned = set()
+        self.log.forget()
         self.version += 1
 
     def take(self, share: NodeShare, uid: int, exclusive: str = "", partition: str = "") -> None:
@@ -170,6 +177,8 @@ class FreeTable:
             keepers = self._keepers[node]
             keepers[uid] = keepers.get(uid, 0) + 1
             self.owner[node] = _owner(keepers)
+            self.owned.add(node)
+        self.log.note(node)
         self.version += 1
 
     def give(self, share: NodeShare, uid: int, exclusive: str = "", partition: str = "") -> None:
@@ -197,6 +206,9 @@ class FreeTable:
             if not keepers[uid]:
                 del keepers[uid]
             self.owner[node] = _owner(keepers)
+            if not keepers:
+                self.owned.discard(node)
+        self.log.note(node)
         self.version += 1
 
     def _take_row(self, share: NodeShare, partition: str) -> None:

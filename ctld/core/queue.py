@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 
+from ctld.core.changes import ChangeLog
 from ctld.core.model import Job, Request
 from ctld.core.patience import Patience
 
@@ -155,6 +156,8 @@ class Queue:
 
     def __init__(self, *, first_id: int = 1, version: int = 0) -> None:
         self.version = version
+        self.log = ChangeLog()
+        """Ids of classes whose members, or the order of these, changed."""
         self.next_id = first_id
         """Number of the next new class; never given out twice."""
         self.classes: dict[int, JobClass] = {}
@@ -227,6 +230,7 @@ class Queue:
         members.order.remove(before)
         members.order.insert(after)
         self._places[job_id] = (members, after)
+        self.log.note(members.id)
         return True
 
     def forget_priority(self, job_id: int) -> None:
@@ -272,6 +276,7 @@ class Queue:
         if job.priority_set:
             self._fixed.add(job.id)
         self._places[job.id] = (members, order)
+        self.log.note(members.id)
         self.version += 1
 
     def discard(self, job_id: int) -> None:
@@ -289,6 +294,7 @@ class Queue:
             if len(self._empty) > _EMPTY_CLASSES:
                 oldest = next(iter(self._empty))
                 del self._by_key[self._empty.pop(oldest)]
+        self.log.note(members.id)
         self.version += 1
 
     def class_of(self, job_id: int) -> JobClass | None:

@@ -7,6 +7,7 @@ and rebuilt by `rebuild`; the invariants check that both agree.
 from __future__ import annotations
 
 from ctld.core.accounts import Accounts
+from ctld.core.changes import ChangeLog
 from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable
@@ -55,6 +56,8 @@ class State:
         """Job id -> ids of pending jobs with a clause on it (0: those with singleton)."""
         self.running: dict[int, None] = {}
         """Ids of running jobs, in order of start."""
+        self.run_log = ChangeLog()
+        """Ids of jobs that have or had an allocation, whenever their records changed."""
         self.completing: dict[int, None] = {}
         """Ids of ended or requeued jobs with nodes not yet released."""
         self.node_jobs: list[dict[int, None]] = []

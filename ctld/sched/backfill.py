@@ -111,14 +111,19 @@ class Guard:
             for rank in range(1, len(self._views)):
                 self._bound(self._views[rank], node, rank)
 
-    def _bound(self, view: View, node: int, rank: int) -> None:
-        """Set a node of a view to the least of what is free and what the first reservations spare."""
+    def least(self, node: int, rank: int) -> list[int]:
+        """Give what a job of this rank may take of a node: CPUs, memory, GPUs by column."""
         now = self.now
         values = [now.cpus[node], now.memory[node], *(column[node] for column in now.gpus)]
         for one in self.reservations[:rank]:
             spare = one.spare.get(node)
             if spare is not None:
                 values = [min(have, most) for have, most in zip(values, spare, strict=True)]
+        return values
+
+    def _bound(self, view: View, node: int, rank: int) -> None:
+        """Set a node of a view to the least of what is free and what the first reservations spare."""
+        values = self.least(node, rank)
         view.cpus[node], view.memory[node] = values[0], values[1]
         for column, value in zip(view.gpus, values[2:], strict=True):
             column[node] = value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ctld.core import devices, ranges
 from ctld.core.devices import Amounts
@@ -17,6 +19,7 @@ from ctld.sched.needs import Need, share_vector
 from ctld.sched.needs import amount as amount_of
 from ctld.sched.select import Pick, fits_on
 
+Entry = TypeVar("Entry")
 _NO_ROWS: dict[str, list[int]] = {}
 
 
@@ -35,13 +38,23 @@ class _Spot:
     """By column of the fleet."""
 
 
-class Scratch:
-    """What is free while a pass goes on. The state's own table is never changed: its lists are copied at the first
-    start."""
+class Patched(dict[int, Entry]):
+    """A list in which some places have values of their own; the list is not changed."""
 
-    __slots__ = (
-        "_copied", "cores", "fleet", "gpus", "guests", "more", "owned", "owner", "rows", "state", "view"
-    )  # fmt: skip
+    __slots__ = ("_below",)
+
+    def __init__(self, below: Sequence[Entry]) -> None:
+        super().__init__()
+        self._below = below
+
+    def __missing__(self, place: int) -> Entry:
+        return self._below[place]
+
+
+class Scratch:
+    """What is free while a pass goes on. The state's own table is never changed."""
+
+    __slots__ = ("cores", "fleet", "gpus", "guests", "more", "owned", "owner", "rows", "state", "view")
 
     def __init__(self, state: State, fleet: Fleet, view: View) -> None:
         free: FreeTable = state.free
@@ -49,17 +62,16 @@ class Scratch:
         self.fleet = fleet
         self.view = view
         """Changed by each start."""
-        self.cores = free.cores
-        self.gpus = free.gpus
-        self.more = free.more
+        self.cores: dict[int, int] = Patched(free.cores)
+        self.gpus: dict[int, int] = Patched(free.gpus)
+        self.more: dict[int, Amounts] = Patched(free.more)
         self.rows: dict[int, dict[str, list[int]]] = {}
         """Node -> what this pass changed of the state's table of watched partitions."""
         self.owner = free.owner
-        self.owned = max(free.owner, default=-1) >= 0
+        self.owned = any(free.owner[node] >= 0 for node in free.owned)
         """Some node is kept for one user."""
         self.guests: dict[int, set[int]] = {}
         """Node -> users of jobs that this pass started there."""
-        self._copied = False
 
     def barred(self, demand: Demand, uid: int) -> int:
         """Give the bitmap of nodes that a job cannot have now for reasons that counts do not show: they belong to
@@ -114,12 +126,6 @@ class Scratch:
 
     def take(self, demand: Demand, shares: tuple[NodeShare, ...], uid: int) -> None:
         """Take shares that were drawn, nothing having been taken since."""
-        if not self._copied:
-            self._copied = True
-            self.cores = self.cores.copy()
-            self.gpus = self.gpus.copy()
-            self.owner = self.owner.copy()
-            self.more = self.more.copy()
         for share in shares:
             self._take(demand, share, uid)
 
@@ -252,6 +258,8 @@ class Scratch:
             self.gpus[node] &= ~gpus
             view.gpus[0][node] -= gpus.bit_count()
         if demand.need.user:
+            if self.owner is self.state.free.owner:
+                self.owner = self.owner.copy()
             self.owner[node] = uid
             self.owned = True
         self.guests.setdefault(node, set()).add(uid)
@@ -287,9 +295,9 @@ class _Empty(Scratch):
     def __init__(self, fleet: Fleet) -> None:
         self.state = State()
         self.fleet = fleet
-        self.cores = [sum(fleet.kinds[kind].sockets) for kind in fleet.kind]
-        self.gpus = [(1 << len(spec.gpus)) - 1 for spec in fleet.specs]
-        self.more = [fleet.kinds[kind].whole for kind in fleet.kind]
+        self.cores = Patched([sum(fleet.kinds[kind].sockets) for kind in fleet.kind])
+        self.gpus = Patched([(1 << len(spec.gpus)) - 1 for spec in fleet.specs])
+        self.more = Patched([fleet.kinds[kind].whole for kind in fleet.kind])
         self.rows = {}
 
 

@@ -135,8 +135,6 @@ class Promised:
         )
 
     def _take(self, scratch: Scratch, node: int, room: Room) -> None:
-        if scratch.cores is self._state.free.cores:
-            scratch.cores, scratch.gpus = scratch.cores.copy(), scratch.gpus.copy()
         scratch.cores[node] &= ~room.cores
         scratch.gpus[node] &= ~room.gpus
         view = scratch.view

@@ -1,7 +1,6 @@
 """What running jobs will give back, and when: their shares in order of their ends.
 
-Kept between passes and changed by what came and went, found by the identity of the state's records: a pass costs
-what changed, plus one comparison of sets.
+Kept between passes and changed by what came and went, as the state's log of runs tells: a pass costs what changed.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from ctld.core.apply.indexes import held_shares
+from ctld.core.changes import ChangeLog
 from ctld.core.model import UNLIMITED, Job
 from ctld.core.state import State
 from ctld.core.times import grace_end, limit_end
@@ -36,50 +36,80 @@ class Releases:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self.on_node: dict[int, dict[int, Row]] = {}
+        """Node -> job id -> its share there."""
+        self._log: ChangeLog | None = None
+        """Of the state that is followed, and how far it was read."""
+        self._read = 0
         self._known: dict[int, tuple[Job, list[Row]]] = {}
         self._rows: list[Row] = []
         self._columns: Ints = np.zeros((4 + fleet.width, 0), np.int64)
         """For large fleets: end, node, CPUs, memory, GPUs by column; sorted by end."""
+        self._gone: list[Row] = []
+        self._come: list[Row] = []
+        """What `_columns` does not show yet."""
 
-    def follow(self, state: State) -> None:
-        """Bring the shares up to the state."""
-        known, jobs = self._known, state.jobs
+    def follow(self, state: State) -> Iterable[int]:
+        """Bring the shares up to the state; give the nodes whose shares changed."""
+        known, jobs, log = self._known, state.jobs, state.run_log
+        changed = log.since(self._read) if log is self._log else None
+        self._log, self._read = log, log.end
+        if changed is not None and not changed:
+            return ()
+        running, completing = state.running, state.completing
         gone: list[Row] = []
         come: list[Row] = []
-        held = state.running.keys() | state.completing.keys() if state.completing else state.running.keys()
-        for job_id in [job_id for job_id in known if job_id not in held]:
-            gone += known.pop(job_id)[1]
-        for job_id in held:
-            job = jobs[job_id]
+        for job_id in {*known, *running, *completing} if changed is None else set(changed):
+            job = jobs[job_id] if job_id in running or job_id in completing else None
             entry = known.get(job_id)
-            if entry is None or entry[0] is not job:
-                if entry is not None:
-                    gone += entry[1]
+            if entry is not None:
+                if entry[0] is job:
+                    continue
+                gone += entry[1]
+                for row in entry[1]:
+                    del self.on_node[row[1]][job_id]
+                del known[job_id]
+            if job is not None:
                 rows = list(_rows_of(state, self.fleet, job))
                 known[job_id] = (job, rows)
                 come += rows
-        if not gone and not come:
-            return
+                for row in rows:
+                    self.on_node.setdefault(row[1], {})[job_id] = row
         if len(gone) + len(come) > _BULK:
             self._rows = sorted([row for _, rows in known.values() for row in rows])
+            self._gone, self._come = [], []
+            self._columns = np.zeros((4 + self.fleet.width, 0), np.int64)
         else:
             for row in gone:
                 del self._rows[bisect_left(self._rows, row)]
             for row in come:
                 insort(self._rows, row)
-        if not self.fleet.small:
-            self._shift(gone, come)
+            self._gone += gone
+            self._come += come
+        return {row[1] for row in (*gone, *come)}
 
-    def _shift(self, gone: list[Row], come: list[Row]) -> None:
+    def _shift(self) -> None:
+        """Bring the columns up to the rows."""
+        gone, come = self._gone, self._come
+        self._gone, self._come = [], []
         if len(gone) + len(come) > _BULK or not self._columns.shape[1]:
             self._columns = _columns_of(self._rows, len(self._columns))
             return
         columns = self._columns
+        again = set(gone).intersection(come)
+        if again:  # What came and went meanwhile, or went and came.
+            for row in again:
+                for _ in range(min(gone.count(row), come.count(row))):
+                    gone.remove(row)
+                    come.remove(row)
+        places = []
         for row in gone:
             flat = np.array((*row[:4], *row[4]), np.int64)
             first, last = np.searchsorted(columns[0], (row[0], row[0] + 1))
-            place = first + int((columns[:, first:last] == flat[:, None]).all(0).argmax())
-            columns = np.delete(columns, place, 1)
+            same = np.flatnonzero((columns[:, first:last] == flat[:, None]).all(0)) + first
+            places.append(next(int(place) for place in same if place not in places))
+        if places:
+            columns = np.delete(columns, places, 1)
         if come:
             flat_rows = _columns_of(sorted(come), len(columns))
             columns = np.insert(columns, np.searchsorted(columns[0], flat_rows[0]), flat_rows, 1)
@@ -92,6 +122,8 @@ class Releases:
 
     def timeline(self, at: int, more: Iterable[Row] = ()) -> Timeline:
         """Give the shares from `at` on, with `more` of them."""
+        if not self.fleet.small and (self._gone or self._come or not self._columns.shape[1]):
+            self._shift()
         return Timeline(self.fleet, self._rows, self._columns, at, list(more))
 
 

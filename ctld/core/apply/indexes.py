@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ctld.core import licenses, ranges
 from ctld.core.apply.charging import charge
+from ctld.core.changes import ChangeLog
 from ctld.core.cluster import PartitionSpec
 from ctld.core.deadlines import Deadlines
 from ctld.core.free import FreeTable, exclusive_mode, watched
@@ -126,6 +127,8 @@ def put(state: State, old: Job | None, new: Job | None, *, live: bool = True) ->
         del state.jobs[job_id]
     else:
         state.jobs[job_id] = new
+    if (old is not None and old.alloc is not None) or (new is not None and new.alloc is not None):
+        state.run_log.note(job_id)
     _place(state, job_id, old, new)
     _hold(state, old, new)
     _note(state.booked, job_id, new is not None and new.booking is not None)
@@ -388,6 +391,7 @@ def rebuild(state: State) -> None:
     state.by_array = {}
     state.dependants = {}
     state.running = {}
+    state.run_log = ChangeLog()
     state.completing = {}
     state.deferred = {}
     state.ended = {}

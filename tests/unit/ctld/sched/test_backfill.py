@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from ctld.core.model import Job, Kill, NodeShare, Request
 from ctld.core.plan import Plan
@@ -12,7 +11,7 @@ from ctld.sched.cycle import plan
 from ctld.sched.memory import PlanMemory
 from muster.ids import UnixTime
 from tests.builders import NOON, a_job, a_partition, a_state
-from tests.placing import busy, carried_out, everywhere, queued, running
+from tests.placing import busy, carried_out, changed, everywhere, queued, running
 
 SIZES = pytest.mark.parametrize("small", [64, 0], ids=["lists", "columns"])
 
@@ -57,7 +56,7 @@ def test_a_job_whose_tasks_may_spread_is_promised_the_first_time_at_which_they_f
 def test_a_killed_job_gives_back_its_share_when_its_grace_is_over(small: int) -> None:
     state = a_state(1, cpus=8, gpus=0)
     job = busy(state, 1, 0, 8)
-    state.jobs[1] = replace(job, kill=Kill(state=4, at=NOON))
+    changed(state, job, kill=Kill(state=4, at=NOON))
     queued(state, a_job(2))
     assert planned(state, small).waits[2].start_at == NOON + 30
 
@@ -77,7 +76,7 @@ def test_a_limit_that_changes_moves_the_promise(small: int) -> None:
     queued(state, a_job(2))
     memory = PlanMemory(small)
     first = plan(state, NOON, reachable=1, memory=memory)
-    state.jobs[1] = replace(job, limit_seconds=600)
+    changed(state, job, limit_seconds=600)
     second = plan(state, NOON, reachable=1, memory=memory)
     assert (first.waits[2].start_at, second.waits[2].start_at) == (NOON + 60, NOON + 600)
 
@@ -157,8 +156,7 @@ def test_releases_follow_many_jobs_that_come_and_go(small: int) -> None:
         assert made == plan(state, UnixTime(at), reachable=0b1111)
         carried_out(state, made, at)
         for job_id in [job_id for job_id in state.running if job_id % 3 == 0]:
-            job = state.jobs[job_id]
-            state.jobs[job_id] = replace(job, limit_seconds=100 + job_id % 50)
+            changed(state, state.jobs[job_id], limit_seconds=100 + job_id % 50)
         at += 10
 
 

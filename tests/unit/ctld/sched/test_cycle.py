@@ -14,7 +14,7 @@ from ctld.sched.memory import PlanMemory
 from muster.ids import UnixTime
 from muster.states import Reason
 from tests.builders import NOON, a_job, a_partition, a_state
-from tests.placing import busy, carried_out, ended, everywhere, faults_of, queued
+from tests.placing import busy, carried_out, changed, ended, everywhere, faults_of, queued
 
 
 def planned(state: State, at: int = NOON, memory: PlanMemory | None = None) -> Plan:
@@ -221,7 +221,7 @@ def test_nodes_that_are_down_drained_failing_or_not_registered_get_no_jobs() -> 
 def test_a_node_that_is_being_cleaned_up_takes_no_job_but_counts_for_the_reservation() -> None:
     state = small()
     old = busy(state, 1, 0, 2, limit_seconds=60)
-    state.jobs[1] = replace(old, state=3, completing=(0,))
+    changed(state, old, state=3, completing=(0,))
     del state.running[1]
     state.completing[1] = None
     made = planned(queued(state, one_cpu(2)))
