@@ -9,6 +9,7 @@ from ctld.core.free import core_count, cpus_per_core
 from ctld.core.model import UNLIMITED, Allocation, Job, NodeShare
 from ctld.core.plan import Plan, Start
 from ctld.core.state import State
+from ctld.sched.memory import PlanMemory
 from muster.ids import JobId, UnixTime
 from muster.states import JobState
 from tests.builders import NOON, a_job
@@ -49,7 +50,7 @@ def running(state: State, job: Job, *shares: NodeShare, partition: str = "main",
     return job
 
 
-def changed(state: State, job: Job, **fields: object) -> Job:
+def changed(state: State, job: Job, /, **fields: object) -> Job:
     """Give a running job other fields."""
     job = replace(job, **fields)
     state.jobs[job.id] = job
@@ -88,6 +89,13 @@ def carried_out(state: State, plan: Plan, at: int = NOON) -> None:
             state.queue.discard(job.id)
         running(state, member, *start.shares, partition=start.partition, since=at)
         state.by_array.setdefault(job.array_job_id, set()).add(new_id)
+
+
+def with_the_same_promises(memory: PlanMemory, small: int = 64) -> PlanMemory:
+    """Give a memory that knows nothing but what was promised."""
+    fresh = PlanMemory(small)
+    fresh.holds = {name: hold.copy() for name, hold in memory.holds.items()}
+    return fresh
 
 
 def busy(state: State, job_id: int, node: int, cpus: int, *, gpus: int = 0, memory: int = 0, **fields: object) -> Job:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from ctld.core.model import NodeShare
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import Fleet, View, bitmap
-from ctld.sched.releases import Row, Timeline
+from ctld.sched.needs import amount, share_vector
+from ctld.sched.releases import FAR, Row, Timeline, end_of
 from ctld.sched.select import Pick, choose, fits_on, fitting_nodes
 
 
@@ -269,3 +270,22 @@ def _ranked(demand: Demand, ready: dict[int, int]) -> list[Pick]:
         rest.sort(key=lambda node: (late * ready[node], weight[node], node))
         chosen += rest[: need.nodes - len(chosen)]
     return [(node, demand.tasks, need.gpus_total[0]) for node in sorted(chosen)]
+
+
+def reservation_of(demand: Demand, job_id: int, found: tuple[int, list[Pick], View], limit_seconds: int) -> Reservation:
+    """Make the reservation of what `earliest` found."""
+    start, picks, then = found
+    need, fleet = demand.need, demand.fleet
+    end = FAR if start >= FAR else end_of(start, limit_seconds)
+    reservation = Reservation(job_id, start, end, [])
+    for node, tasks, gpus in picks:
+        cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
+        if not need.memory_counts:
+            memory = 0
+        reservation.held.append((end, node, cpus, memory, by_column))
+        reservation.spare[node] = [
+            int(then.cpus[node]) - cpus,
+            int(then.memory[node]) - memory,
+            *(int(column[node]) - count for column, count in zip(then.gpus, by_column, strict=True)),
+        ]
+    return reservation

@@ -7,29 +7,29 @@ reservation; what comes behind it starts only where that is not delayed (`backfi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core import ranges
 from ctld.core.holds import barred as barred_by
 from ctld.core.licenses import Licences
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Plan, Preempt, Start, Wait
-from ctld.core.queue import JobClass, order_key
 from ctld.core.state import State
 from ctld.core.times import limit_end, stretched
-from ctld.sched.backfill import Guard, Reservation, earliest
+from ctld.sched.backfill import Guard, earliest, reservation_of
+from ctld.sched.board import Board
+from ctld.sched.cursor import Cursor
 from ctld.sched.demand import Demand
+from ctld.sched.event import EventPass
 from ctld.sched.fleet import View, bitmap, free_view
 from ctld.sched.licenses import NO_LICENCE
 from ctld.sched.limits import Thresholds
 from ctld.sched.memory import PRIORITY, Entry, PlanMemory
-from ctld.sched.needs import amount, share_vector
 from ctld.sched.place import Scratch
 from ctld.sched.preempt import Preempting
 from ctld.sched.promised import Promised
@@ -38,7 +38,7 @@ from ctld.sched.reserved import Barred, Gaps, Ways, blocked_text, holds, waits_f
 from ctld.sched.reserved_start import earliest_between, place_around
 from ctld.sched.select import Pick, choose, fits_on
 from ctld.sched.tries import due, patience_end, tries
-from muster.ids import NO_TASK, UnixTime
+from muster.ids import UnixTime
 from muster.states import Reason
 
 _LOOK_AHEAD_SECONDS = 366 * 86_400
@@ -72,6 +72,31 @@ def plan(
     """
     memory = memory or PlanMemory()
     memory.follow(state, reachable)
+    if plain(state):
+        board = _board(state, at, memory)
+        if not board.lines.odd:
+            made = EventPass(state, at, board).run(spent)
+            memory.prune(state)
+            return made
+    else:
+        memory.board = None
+        memory.holds.clear()
+    return _anew(state, at, memory, spent)
+
+
+def plan_anew(
+    state: State, at: UnixTime, *, reachable: int | npt.NDArray[np.bool_], memory: PlanMemory | None = None
+) -> Plan:
+    """Make a pass that looks at every class and keeps no promise of an earlier one; see `plan`.
+
+    For states that no memory follows: estimates of one job, and comparisons.
+    """
+    memory = memory or PlanMemory()
+    memory.follow(state, reachable)
+    return _anew(state, at, memory, never)
+
+
+def _anew(state: State, at: UnixTime, memory: PlanMemory, spent: Callable[[], bool]) -> Plan:
     one = Pass(state, at, memory)
     one.line_up()
     one.run(spent)
@@ -83,59 +108,24 @@ def plan(
     return Plan(at, *found, looked_at=one.looked_at)
 
 
-class Cursor:
-    """Walks through a class in order, past jobs that cannot start now for reasons of their own."""
+def plain(state: State) -> bool:
+    """Tell whether the event pass can do it: nothing but nodes, limits and licences is to be looked at."""
+    settings = state.settings
+    return (
+        settings.backfill
+        and not settings.preemption.rule
+        and not settings.limit_stops_partition
+        and not (state.reservations or state.booked or state.suspended or state.free.owned)
+    )
 
-    __slots__ = ("_jobs", "_pairs", "_promised", "_running", "_tasks", "_waits", "job", "key", "room", "task")
 
-    def __init__(self, state: State, jobs: JobClass, waits: dict[int, Wait], promised: Promised) -> None:
-        self._running = state.array_running
-        self._pairs = jobs.pairs()
-        self._jobs = state.jobs
-        self._waits = waits
-        self._promised = promised
-        self._tasks: Iterator[int] = iter(())
-        self.key = 0
-        """Order key of the job; 0 when the class is exhausted."""
-        self.job: Job
-        self.task = NO_TASK
-        """Member to start, of an array."""
-        self.room = 0
-        """Members that may start yet under the array's own limit; below 0: no limit."""
-        self.next_job()
-
-    def next_job(self) -> None:
-        """Step to the next job that may start."""
-        for priority, job_id in self._pairs:
-            job = self._jobs[job_id]
-            if job.booking is not None and job_id in self._promised:
-                continue
-            if job.completing:
-                self._waits[job_id] = Wait(Reason.CLEANING)
-                continue
-            self.task, self.room = NO_TASK, -1
-            if job.array_pending:
-                if job.array_limit:
-                    self.room = job.array_limit - self._running.get(job.array_job_id or job.id, 0)
-                    if self.room <= 0:
-                        self._waits[job_id] = Wait(Reason.ARRAY_LIMIT)
-                        continue
-                self._tasks = ranges.numbers(job.array_pending)
-                self.task = next(self._tasks)
-            self.job, self.key = job, order_key(priority, job_id)
-            return
-        self.key = 0
-
-    def started(self) -> None:
-        """Step on after a start: to the next member of the array, or the next job."""
-        if self.task != NO_TASK:
-            self.task = next(self._tasks, NO_TASK)
-            self.room -= 1
-            if self.task != NO_TASK:
-                if self.room:
-                    return
-                self._waits[self.job.id] = Wait(Reason.ARRAY_LIMIT)
-        self.next_job()
+def _board(state: State, at: UnixTime, memory: PlanMemory) -> Board:
+    """Give the board that the memory keeps, brought up to the state, or a new one."""
+    board = memory.board
+    if board is None or not board.is_about(state, memory) or not board.follow(state, at):
+        board = memory.board = Board(state, memory)
+        board.follow(state, at)
+    return board
 
 
 class Pass:
@@ -519,7 +509,7 @@ class Pass:
         if found is None:
             return Wait(reason)
         start, picks, _ = found
-        self.guard.add(_reservation(demand, job, found, entry.limit_seconds))
+        self.guard.add(reservation_of(demand, job.id, found, entry.limit_seconds))
         self._forget_ranks()
         if start >= FAR:
             return Wait(reason)
@@ -609,22 +599,3 @@ class Pass:
             ends += [row[0] for row in self._taken if row[1] == node]
             until[node] = max(ends, default=self.at)
         return until
-
-
-def _reservation(demand: Demand, job: Job, found: tuple[int, list[Pick], View], limit_seconds: int) -> Reservation:
-    """Make the reservation of what `earliest` found."""
-    start, picks, then = found
-    need, fleet = demand.need, demand.fleet
-    end = FAR if start >= FAR else end_of(start, limit_seconds)
-    reservation = Reservation(job.id, start, end, [])
-    for node, tasks, gpus in picks:
-        cpus, memory, by_column = amount(need, fleet.kinds[fleet.kind[node]], tasks, share_vector(need, gpus))
-        if not need.memory_counts:
-            memory = 0
-        reservation.held.append((end, node, cpus, memory, by_column))
-        reservation.spare[node] = [
-            int(then.cpus[node]) - cpus,
-            int(then.memory[node]) - memory,
-            *(int(column[node]) - count for column, count in zip(then.gpus, by_column, strict=True)),
-        ]
-    return reservation

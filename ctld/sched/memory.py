@@ -6,6 +6,8 @@ All of it can be thrown away at any time: a pass with a fresh memory gives the s
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +35,10 @@ from ctld.sched.select import choose
 from muster.errors import InvalidInput
 from muster.hostlist import sort_compress
 from muster.states import PartitionState, Reason
+
+if TYPE_CHECKING:
+    from ctld.sched.board import Board
+    from ctld.sched.book import Hold
 
 MAX_DEMANDS = 8192
 """Most demands that are kept; at the bound all are dropped and made anew as they are needed."""
@@ -90,6 +96,10 @@ class PlanMemory:
         """What was free at the end of the last pass, its own starts taken off: `no_fit` of a demand means this."""
         self.bars = Bars()
         """What advance reservations bar."""
+        self.board: Board | None = None
+        """What the event pass keeps."""
+        self.holds: dict[str, Hold] = {}
+        """What it has promised, by partition."""
         self._nodes: list[Node] = []
         self._partitions: dict[str, PartitionSpec] = {}
         self._settings = Settings()
@@ -118,6 +128,7 @@ class PlanMemory:
         if closed != self.closed_later:
             self.closed_later = closed
             self._closings += 1
+            self.board = None
         for job_id in state.completing:
             for node in state.jobs[job_id].completing:
                 closed |= 1 << node
@@ -135,11 +146,14 @@ class PlanMemory:
         if self._book is not state.limits:
             self._book = state.limits
             self._entries.clear()
+            self.board = None
         if self._nodes != state.nodes:
             self._nodes = list(state.nodes)
         elif not registration and self.fleet.rules == self._rules:
             return
         if [node.spec for node in self._nodes] != self.fleet.specs or self.fleet.rules != self._rules:
+            if self.fleet.size:  # Else nothing was followed yet: the promises are those that it was given.
+                self.holds.clear()
             self.fleet = Fleet(self._nodes, self._small, self._settings, self._partitions.values())
             self.releases = Releases(self.fleet)
             self.seen = None
@@ -150,6 +164,7 @@ class PlanMemory:
     def _forget(self) -> None:
         self._entries.clear()
         self._demands.clear()
+        self.board = None
 
     def entries(self, state: State, jobs: JobClass) -> tuple[Entry, ...]:
         """Give a class's entries, one for each of its partitions."""

@@ -50,6 +50,12 @@ class Patched(dict[int, Entry]):
     def __missing__(self, place: int) -> Entry:
         return self._below[place]
 
+    def copy(self) -> Patched[Entry]:
+        """Give one that can be changed apart from this one."""
+        other = Patched(self._below)
+        other.update(self)
+        return other
+
 
 class Scratch:
     """What is free while a pass goes on. The state's own table is never changed."""

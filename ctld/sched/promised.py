@@ -50,7 +50,7 @@ class Promised:
             for job_id in state.booked:
                 self._look(state.jobs[job_id], self.promises)
 
-    def __contains__(self, job_id: int) -> bool:
+    def __contains__(self, job_id: object) -> bool:
         """Whether the pass has nothing more to do for a job."""
         return job_id in self.waits or any(start.job_id == job_id for start in self.starts)
 

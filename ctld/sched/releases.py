@@ -5,7 +5,7 @@ Kept between passes and changed by what came and went, as the state's log of run
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -157,6 +157,14 @@ class Timeline:
         """Give the end of the share at a place."""
         end = self._rows[place][0] if self._fleet.small else int(self._columns[0, place])
         return max(end, self.soonest)
+
+    def until(self, time: int) -> int:
+        """Count the shares that come free up to a time."""
+        if time < self.soonest:
+            return 0
+        if self._fleet.small:
+            return bisect_right(self._rows, time, key=lambda row: row[0])
+        return int(np.searchsorted(self._columns[0], time, "right"))
 
     def release(self, view: View, low: int, high: int) -> None:
         """Add the shares [low, high) to a view."""

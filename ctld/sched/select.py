@@ -9,6 +9,7 @@ The choice is canonical: it depends on the view and the demand alone, and ties g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -122,6 +123,13 @@ def fits_on(demand: Demand, view: View, node: int) -> bool:
     if view.cpus[node] < demand.cpus[node] or view.memory[node] < demand.memory[node]:
         return False
     return all(view.gpus[at][node] >= column[node] for at, column in demand.gpus)
+
+
+def fits_within(demand: Demand, left: Sequence[int], node: int) -> bool:
+    """Tell whether an even share fits into what is left of a node: CPUs, memory, GPUs by column."""
+    if left[0] < demand.cpus[node] or left[1] < demand.memory[node]:
+        return False
+    return all(left[2 + at] >= column[node] for at, column in demand.gpus)
 
 
 def fitting_nodes(demand: Demand, alternative: Alternative, view: View, barred: int = 0) -> list[int]:

@@ -30,8 +30,7 @@ class Units:
         """Node -> its place in `nodes`, -1 when it is not there."""
         self.place[self.nodes] = np.arange(len(self.nodes))
         rows = [
-            (one[0] if not demand.shared else ANY, one[1] if need.memory_counts else 0, *one[2])
-            for one in demand.least
+            (one[0] if not demand.shared else ANY, one[1] if need.memory_counts else 0, *one[2]) for one in demand.least
         ]
         self.least: Ints = np.array(rows, np.int64).reshape(len(rows), -1)
         """[kind, resource]: the smallest share of a node: CPUs, memory, GPUs by column."""

@@ -18,7 +18,7 @@ from ctld.core.model import Job
 from ctld.core.queue import Queue
 from ctld.core.state import State
 from ctld.loops.wire import nodelist
-from ctld.sched.cycle import plan
+from ctld.sched.cycle import plan_anew
 from ctld.sched.demand import Demand
 from ctld.sched.memory import PlanMemory
 from ctld.services import parts
@@ -124,7 +124,7 @@ def estimate(state: State, job: Job, at: UnixTime, memory: PlanMemory | None = N
     memory = memory or PlanMemory()
     scratch = _with_only(state, job)
     start_at = UnixTime(max(at, job.begin_at))
-    made = plan(scratch, start_at, reachable=(1 << len(state.nodes)) - 1, memory=memory)
+    made = plan_anew(scratch, start_at, reachable=(1 << len(state.nodes)) - 1, memory=memory)
     for start in made.starts:
         return {
             "start_at": start_at,
@@ -155,7 +155,7 @@ def _with_only(state: State, job: Job) -> State:
     scratch.partitions, scratch.partition_nodes = state.partitions, state.partition_nodes
     scratch.reservations, scratch.accounts = state.reservations, state.accounts
     scratch.free = state.free
-    scratch.running, scratch.completing = state.running, state.completing
+    scratch.running, scratch.completing, scratch.run_log = state.running, state.completing, state.run_log
     scratch.by_array, scratch.array_running = state.by_array, state.array_running
     scratch.jobs = {job_id: state.jobs[job_id] for job_id in (*state.running, *state.completing)}
     scratch.jobs[job.id] = job

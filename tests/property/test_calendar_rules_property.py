@@ -29,11 +29,11 @@ from ctld.sched.releases import FAR, held_until
 from muster.ids import NO_TASK, JobId, UnixTime
 from muster.states import JobState
 from tests.builders import NOON
+from tests.clusters import clusters
 from tests.limited import limited, waiting
 from tests.placing import carried_out, everywhere
 from tests.property.test_limits_property import clusters as limited_clusters
 from tests.property.test_limits_property import jobs as limited_jobs
-from tests.property.test_plan_property import clusters
 from tests.property.test_reservations_property import clusters as reserved_clusters
 
 SLOW = settings(
@@ -151,6 +151,7 @@ def test_any_request_is_planned_where_there_is_room(state: State, filled: int) -
 
 def _leave(state: State, job_id: int) -> None:
     job = state.jobs.pop(job_id)
+    state.run_log.note(job_id)
     if job.array_job_id:
         state.by_array[job.array_job_id].discard(job_id)
         state.array_running[job.array_job_id] -= 1

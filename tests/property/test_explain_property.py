@@ -14,8 +14,9 @@ from ctld.sched.memory import PlanMemory
 from muster.ids import UnixTime
 from muster.states import Reason
 from tests.builders import NOON
+from tests.clusters import clusters
 from tests.placing import carried_out, everywhere
-from tests.property.test_plan_property import SLOW, clusters
+from tests.property.test_plan_property import SLOW
 
 
 def counted(state: State, job_id: int, view: PartitionView) -> dict[str, int]:

@@ -23,7 +23,7 @@ from muster.ids import JobId, UnixTime
 from muster.states import JobState
 from tests.builders import NOON, a_partition
 from tests.limited import job_of, limited
-from tests.placing import everywhere
+from tests.placing import everywhere, with_the_same_promises
 
 TRES = st.dictionaries(st.sampled_from(("cpu", "mem", "node")), st.integers(0, 12), max_size=2)
 MINUTES = st.dictionaries(st.just("cpu"), st.integers(0, 300), max_size=1)
@@ -165,8 +165,9 @@ def test_no_start_takes_a_group_over_its_limits(state: State, data: st.DataObjec
                 job = state.jobs[victim]
                 record = run_record(state, job, word="COMPLETED", ended_at=UnixTime(at))
                 apply(state, JobFinished(UnixTime(at), job.id, int(JobState.COMPLETED), record))
+        known = with_the_same_promises(memory)
         made = plan(state, UnixTime(at), reachable=everywhere(state), memory=memory)
-        fresh = plan(state, UnixTime(at), reachable=everywhere(state))
+        fresh = plan(state, UnixTime(at), reachable=everywhere(state), memory=known)
         assert made.starts == fresh.starts
         started = decide(state, ApplyPlan(made), UnixTime(at))
         assert len(started) == len(made.starts), "what was planned can be started"

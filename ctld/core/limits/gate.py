@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctld.core.limits.asked import given
-from ctld.core.limits.book import Rule, Ruleset
+from ctld.core.limits.book import Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, Check, NothingUsed, PastUse
 from ctld.core.limits.holding import bounded, started
 from ctld.core.limits.load import Load
@@ -36,10 +36,18 @@ class Gate:
         Args:
             asked: its `least`.
         """
+        return wait_of(self.rule_before(job, partition, asked))
+
+    def rule_before(self, job: Job, partition: str, asked: Asked) -> tuple[Rule, LimitNumbers] | None:
+        """Give the first limit that keeps a job from starting, with its numbers; see `before`."""
         if self.open:
             return None
         rules = self._rules(job, partition)
-        return wait_of(self._check.first((*rules.before, *rules.after), asked, rules.usage_factor))
+        return self._check.first((*rules.before, *rules.after), asked, rules.usage_factor)
+
+    def count(self, key: Key) -> int:
+        """Give how much of a counter is in use, the starts of the plan counted in."""
+        return self._extra.count(key)
 
     def after(self, job: Job, partition: str, shares: Sequence[NodeShare], limit_seconds: int) -> Wait | None:
         """Say what keeps a job from starting on these shares; None: nothing."""

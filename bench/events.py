@@ -1,0 +1,83 @@
+"""The event pass: one job ends or comes, one pass; how long the pass takes, and how that grows with the queue."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+
+from msgspec import structs
+
+from bench import mix
+from bench.measure import Taken, median, note, rounded
+from ctld.core.model import Job
+from ctld.sched.cycle import plan
+from ctld.sched.memory import PlanMemory
+from muster.ids import UnixTime
+from tests.builders import NOON
+from tests.placing import carried_out, ended, everywhere, queued
+
+
+def passes(nodes: int, pending: int, events: int, *, seed: int = 3) -> tuple[list[float], dict[str, object]]:
+    """Give the CPU seconds of the passes after events, ascending, and what else is worth telling."""
+    made = mix.made(nodes, pending)
+    state, dice = made.state, random.Random(seed)
+    memory, at = PlanMemory(), int(NOON)
+    begin = time.process_time()
+    first = plan(state, UnixTime(at), reachable=everywhere(state), memory=memory)
+    took = time.process_time() - begin
+    carried_out(state, first, at)
+    plan(state, UnixTime(at), reachable=everywhere(state), memory=memory)
+    ids = sorted(state.queue)
+    number = max(state.jobs)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    times, starts = [], 0
+    for event in range(events):
+        at += dice.randrange(2)
+        if event % 2:
+            number += 1
+            like = state.jobs.get(dice.choice(ids)) or state.jobs[next(iter(state.queue))]
+            queued(state, structs.replace(like, id=number, priority=dice.randrange(1, 1_000_000)))
+        else:
+            over = [job_id for job_id in state.running if _end(state.jobs[job_id]) <= at]
+            for job_id in over[:1] or [dice.choice(list(state.running))]:
+                ended(state, job_id)
+        begin = time.process_time()
+        found = plan(state, UnixTime(at), reachable=everywhere(state), memory=memory)
+        times.append(time.process_time() - begin)
+        starts += len(found.starts)
+        if found.starts:
+            carried_out(state, found, at)
+    gc.enable()
+    gc.unfreeze()
+    times.sort()
+    told: dict[str, object] = {
+        "events": events, "starts": starts, "first_s": rounded(took), "first_starts": len(first.starts),
+        "classes": len(state.queue.classes), "running": len(state.running), "p90_ms": _ms(times, 0.9),
+        "p99_ms": _ms(times, 0.99), "max_ms": rounded(times[-1] * 1e3),
+    }  # fmt: skip
+    note(f"{nodes} x {pending}: p50 {_ms(times, 0.5)} ms, {told}")
+    return times, told
+
+
+def _end(job: Job) -> int:
+    return job.started_at + job.limit_seconds
+
+
+def _ms(times: list[float], share: float) -> float:
+    return rounded(times[int(len(times) * share)] * 1e3)
+
+
+def event_pass(nodes: int, pending: int, events: int) -> Taken:
+    """Milliseconds of the median pass; the 99th percentile is among the rest."""
+    times, told = passes(nodes, pending, events)
+    return Taken(rounded(median(times) * 1e3), 0.0, told)
+
+
+def event_growth(nodes: int, less: int, more: int, events: int) -> Taken:
+    """The median pass with a long queue over that with a short one."""
+    short, _ = passes(nodes, less, events)
+    long, _ = passes(nodes, more, events)
+    return Taken(rounded(median(long) / median(short)), 0.0, {"short_ms": _ms(short, 0.5), "long_ms": _ms(long, 0.5)})
