@@ -9,8 +9,9 @@ from ctld.core import ranges
 from ctld.core.apply.indexes import held_shares
 from ctld.core.booked import is_ending, threads
 from ctld.core.decide.plan import run_limit_seconds
-from ctld.core.model import Job, NodeShare
+from ctld.core.model import Allocation, Job, NodeShare
 from ctld.core.state import State
+from ctld.core.times import limit_end
 from ctld.sched.fleet import Fleet
 from ctld.sched.profiles import Profiles
 from ctld.sched.promised import Promised
@@ -42,8 +43,7 @@ class Kept:
         for job_id in self._state.suspended:
             job = self._state.jobs[job_id]
             if job.preempted is not None and job.kill is None and job.alloc is not None:
-                for share in job.alloc.shares:
-                    self._return(share)
+                self._return(job, job.alloc)
 
     def _book(self, job: Job, partition: str, shares: tuple[NodeShare, ...], begins: int) -> None:
         end = end_of(begins, run_limit_seconds(job, self._state.partitions[partition]))
@@ -55,18 +55,27 @@ class Kept:
                 self._profiles.give(held, self._at, min(until, begins))
             self._booked.append((share, end))
 
-    def _return(self, share: NodeShare) -> None:
-        """Keep the CPUs of a job that goes on when nobody else has its cores."""
-        none = (0,) * self._fleet.width
-        row = (FAR, share.node, share.cpus, 0, none)
-        self._profiles.take(row, self._at, FAR)
-        mine, each = ranges.to_bitmap(share.cores), threads(self._state, share.node)
-        for until, held in self._held_of(share, memory=0):
-            self._profiles.give((FAR, share.node, held[2], 0, none), self._at, until)
-        for other, until in self._booked:
-            if other.node == share.node:
-                count = (mine & ranges.to_bitmap(other.cores)).bit_count() * each
-                self._profiles.give((FAR, share.node, count, 0, none), self._at, until)
+    def _return(self, job: Job, alloc: Allocation) -> None:
+        """Keep the CPUs of a job that goes on when nobody else has its cores, for as long as it has left then."""
+        at, profiles, none = self._at, self._profiles, (0,) * self._fleet.width
+        taken: list[tuple[int, Row]] = []
+        for share in alloc.shares:
+            mine, each = ranges.to_bitmap(share.cores), threads(self._state, share.node)
+            for until, held in self._held_of(share, memory=0):
+                taken.append((until, (FAR, share.node, held[2], 0, none)))
+            for other, until in self._booked:
+                if other.node == share.node:
+                    count = (mine & ranges.to_bitmap(other.cores)).bit_count() * each
+                    taken.append((until, (FAR, share.node, count, 0, none)))
+        resumes = max([at, *(until for until, row in taken if row[2])])
+        end = FAR if resumes >= FAR or job.limit_seconds < 0 else max(resumes + limit_end(job, at) - at, resumes + 1)
+        for share in alloc.shares:
+            profiles.take((end, share.node, share.cpus, 0, none), at, end)
+        for until, row in taken:
+            profiles.give(row, at, min(until, end))
+        for share in held_shares(job):  # What it has kept meanwhile was thought to be held for ever.
+            row = (FAR, share.node, share.cpus, share.memory_mib, self._fleet.counts_of(share, alloc.partition))
+            profiles.give(row, end, FAR)
 
     def _held_of(self, share: NodeShare, memory: int) -> Iterator[tuple[int, Row]]:
         """Give what others hold now of a share (of its memory only what comes free soon), and until when."""

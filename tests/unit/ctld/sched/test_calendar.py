@@ -11,6 +11,7 @@ from ctld.core.accounts import Limits
 from ctld.core.apply.indexes import put
 from ctld.core.cluster import Planning, Settings
 from ctld.core.model import UNLIMITED, Clause
+from ctld.core.plan import Wait
 from ctld.core.state import State
 from ctld.sched.calendar import Calendar, foresee
 from muster.ids import UnixTime
@@ -328,17 +329,28 @@ def test_what_a_preemption_has_promised_is_kept_and_shown() -> None:
     assert foresee(cluster.state, UnixTime(cluster.at), reachable=1).planned[booked.id].start_at == cluster.at
 
 
-def test_a_suspended_job_has_its_cores_again_when_the_other_ends() -> None:
+def test_a_suspended_job_has_its_cores_again_when_the_other_ends_and_keeps_them_to_its_limit() -> None:
     cluster = Cluster(1, mode="SUSPEND")
-    cluster.put(cpus_per_task=8, time_limit_minutes=100)
+    low = cluster.put(cpus_per_task=8, time_limit_minutes=100)
+    cluster.wait(600)
     high = cluster.put("high", cpus_per_task=8, time_limit_minutes=10)
     cluster.wait(60)
     cluster.pass_()
     assert cluster.runs(high)
     job = cluster.submit(partitions=("low",), cpus_per_task=1, memory_per_node_mib=100, time_limit_minutes=5)
     said = foresee(cluster.state, UnixTime(cluster.at), reachable=1).planned[job]
-    # Nobody knows how long it stood still then: no start is promised.
-    assert (said.start_at, said.wait and said.wait.reason) == (0, Reason.RESOURCES)
+    begun = cluster.of(high).started_at
+    left = 100 * MINUTE - (cluster.of(low).suspended_at - cluster.of(low).started_at)
+    assert (said.start_at, said.wait) == (begun + 10 * MINUTE + left, None)
+
+
+def test_what_somebody_has_suspended_by_hand_is_promised_to_nobody() -> None:
+    state = small(1)
+    ran = let_run(state, a_job(100, cpus_per_task=4), 0, minutes=30, memory=8000)
+    put(state, ran, replace(ran, state=int(JobState.SUSPENDED), suspended_at=NOON))
+    let_wait(state, a_job(1, limit_seconds=600, cpus_per_task=8, memory_per_node_mib=1))
+    said = made(state).planned[1]
+    assert (said.start_at, said.wait) == (0, Wait(Reason.RESOURCES)), "it has all memory, and nobody knows until when"
 
 
 def test_a_node_that_is_being_cleaned_up_can_be_had_a_moment_later() -> None:
