@@ -35,7 +35,7 @@ _LEAST_TIMES = 16
 class Lane:
     """The profiles of one group of jobs."""
 
-    __slots__ = ("floating", "inside", "name", "narrow", "number", "profiles", "search", "times")
+    __slots__ = ("floating", "inside", "name", "narrow", "nodes", "number", "profiles", "search", "times")
 
     def __init__(self, number: int, inside: Reservation | None, profiles: Profiles) -> None:
         self.number = number
@@ -44,6 +44,8 @@ class Lane:
         self.name = inside.name if inside is not None else ""
         self.profiles = profiles
         self.search = Search(profiles)
+        self.nodes: frozenset[int] | None = None
+        """The only ones that these jobs may have; None: all."""
         self.narrow: frozenset[int] = frozenset()
         """Nodes of which only some cores are free for these jobs."""
         self.times: list[tuple[int, int]] = []
@@ -108,6 +110,8 @@ class Lanes:
         """Give what shares of one lane take in another."""
         if other is lane:
             return rows
+        if other.nodes is not None:
+            rows = [row for row in rows if row[1] in other.nodes]
         apart = other.narrow
         if lane.inside is not None and not (other.inside is not None and other.inside.shares_nodes):
             apart |= lane.narrow
@@ -164,7 +168,8 @@ class Lanes:
         if inside is not None:
             lane.times = self._times[inside.name]
             if not inside.anywhere and not inside.has("FLEX"):
-                lane.profiles.close(sorted(set(range(self._fleet.size)) - set(inside.nodes)))
+                lane.nodes = frozenset(inside.nodes)
+                lane.profiles.close(node for node in range(self._fleet.size) if node not in lane.nodes)
                 lane.narrow = self._kept_from[inside.name]
                 for part in inside.parts:
                     if part.cores:
