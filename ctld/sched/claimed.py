@@ -56,6 +56,8 @@ class Claimed:
         self._least: dict[int, Claims] = {}
         """By identity of the entry (of its rules, where only they matter), as the next ones."""
         self._bars: dict[int, Wait | None] = {}
+        self._licences: dict[str, tuple[Claims, ...]] = {"": ((),)}
+        """By the text of what is asked for."""
         self._node_keys: dict[int, tuple[Key, ...]] = {}
         self._asked: dict[_Shape, Asked] = {}
         self._given: dict[tuple[int, _Shape], tuple[Claims, Wait | None]] = {}
@@ -116,7 +118,11 @@ class Claimed:
 
     def licences(self, job: Job) -> tuple[Claims, ...]:
         """Give the alternatives of licences, each to be taken as a whole."""
-        return licence_claims(self._state.settings, job)
+        wanted = job.spec.request.licenses
+        found = self._licences.get(wanted)
+        if found is None:
+            found = self._licences[wanted] = licence_claims(self._state.settings, job)
+        return found
 
     def given(
         self, entry: Entry, job: Job, picks: Sequence[Pick], rows: Sequence[Row], demand: Demand
