@@ -295,32 +295,40 @@ def nodelist(state: State, shares: Sequence[NodeShare]) -> str:
 def tres(state: State, shares: Iterable[NodeShare]) -> dict[str, int]:
     """Count what an allocation has: cpu, mem (MiB), node, billing, gres/gpu and, where typed,
     gres/gpu:<type>."""
-    amounts: dict[str, int] = {}
     cpus = memory = nodes = gpus = 0
     typed: dict[str, int] = {}
     others: dict[str, int] = {}
     for share in shares:
         nodes += 1
+        cpus += share.cpus
+        memory += share.memory_mib
         for one in share.gres:
             for name in _gres_names(one):
                 others[name] = others.get(name, 0) + one.count
-        cpus += share.cpus
-        memory += share.memory_mib
-        types = state.nodes[share.node].spec.gpus
-        for place in range(0, len(share.gpus), 2):
-            for gpu in range(share.gpus[place], share.gpus[place + 1] + 1):
-                gpus += 1
-                if gpu < len(types) and types[gpu]:
-                    name = f"gres/gpu:{types[gpu]}"
-                    typed[name] = typed.get(name, 0) + 1
+        if share.gpus:
+            types = state.nodes[share.node].spec.gpus
+            for place in range(0, len(share.gpus), 2):
+                first, behind = share.gpus[place], share.gpus[place + 1] + 1
+                gpus += behind - first
+                for kind in types[first:behind]:
+                    if kind:
+                        typed[kind] = typed.get(kind, 0) + 1
     if not nodes:
-        return amounts
-    amounts = {"cpu": cpus, "mem": memory, "node": nodes, "billing": cpus}
+        return {}
+    amounts: dict[str, int] = {}
+    if cpus:
+        amounts["cpu"] = cpus
+    if memory:
+        amounts["mem"] = memory
+    amounts["node"] = nodes
+    if cpus:
+        amounts["billing"] = cpus
     if gpus:
         amounts["gres/gpu"] = gpus
-        amounts.update(sorted(typed.items()))
-    amounts.update(sorted(others.items()))
-    return {name: amount for name, amount in amounts.items() if amount}
+        amounts.update((f"gres/gpu:{kind}", count) for kind, count in sorted(typed.items()))
+    if others:
+        amounts.update((name, count) for name, count in sorted(others.items()) if count)
+    return amounts
 
 
 def _gres_names(one: GresShare | GresRequest) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ def rules_of(state: State, job: Job, partition: PartitionSpec) -> Ruleset:
     return state.limits.ruleset(job.spec.user, job.spec.account, job.spec.qos, partition.name)
 
 
-def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) -> Wait | None:
+def bar(
+    state: State, job: Job, partition: PartitionSpec, limit_seconds: int, asked: Asked | None = None
+) -> Wait | None:
     """Say why a job can never start in a partition as things are configured; None: it can.
 
     What changes with the load or with time is not looked at: the answer holds until the configuration or the
@@ -45,6 +47,7 @@ def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) ->
     Args:
         partition: as `lifted` gives it.
         limit_seconds: of a run there.
+        asked: what the job asks for there, where that is known already.
     """
     spec = job.spec
     rules = rules_of(state, job, partition)
@@ -60,7 +63,8 @@ def bar(state: State, job: Job, partition: PartitionSpec, limit_seconds: int) ->
     if not state.limits.enforced:
         return None
     lasting = [rule for rule in (*rules.before, *rules.after) if state.limits.safe or not rule.is_past_use]
-    return wait_of(static(lasting, least(state, job, partition.name, limit_seconds), rules.usage_factor))
+    asked = asked or least(state, job, partition.name, limit_seconds)
+    return wait_of(static(lasting, asked, rules.usage_factor))
 
 
 def _may_use(state: State, rules: Ruleset, spec: JobSpec) -> bool:

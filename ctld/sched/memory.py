@@ -18,7 +18,7 @@ from ctld.core.holds import Bars
 from ctld.core.limits.asked import least
 from ctld.core.limits.book import Book, Ruleset
 from ctld.core.limits.check import Asked
-from ctld.core.model import Request
+from ctld.core.model import Job, Request
 from ctld.core.plan import Wait
 from ctld.core.queue import JobClass
 from ctld.core.state import State
@@ -114,6 +114,7 @@ class PlanMemory:
         """Counts changes of `closed_later`."""
         self._entries: dict[int, tuple[Entry, ...]] = {}
         self._demands: dict[tuple[Request, str, int, int], Demand | Wait] = {}
+        self._asked: dict[tuple[Request, str, str, int, tuple[str, ...]], Asked] = {}
         self._numbers = 0
         self._full: View | None = None
 
@@ -146,6 +147,7 @@ class PlanMemory:
         if self._book is not state.limits:
             self._book = state.limits
             self._entries.clear()
+            self._asked.clear()
             self.board = None
         if self._nodes != state.nodes:
             self._nodes = list(state.nodes)
@@ -165,6 +167,7 @@ class PlanMemory:
         self._entries.clear()
         self._demands.clear()
         self.board = None
+        self._asked.clear()
 
     def entries(self, state: State, jobs: JobClass) -> tuple[Entry, ...]:
         """Give a class's entries, one for each of its partitions."""
@@ -197,7 +200,8 @@ class PlanMemory:
         limit = run_limit_seconds(job, partition)
         if state.queue.apart:
             partition = limits.lifted(state, job, partition)
-            bar = limits.bar(state, job, partition, limit)
+            asked = self._asked_of(state, job, jobs.request, name, limit) if state.limits.enforced else None
+            bar = limits.bar(state, job, partition, limit, asked)
             if bar is not None:
                 return Entry(jobs, place, partition, None, bar)
         if partition.max_minutes >= 0 and not 0 <= limit <= partition.max_minutes * 60:
@@ -211,10 +215,20 @@ class PlanMemory:
         if state.settings.preemption.rule == "qos":
             entry.tier -= self._rank(state, job.spec.qos) << _TIER_BITS
         if state.limits.enforced:
-            entry.asked = least(state, job, name, limit)
+            entry.asked = self._asked_of(state, job, jobs.request, name, limit)
             entry.rules = limits.rules_of(state, job, partition)
             entry.limited = True
         return entry
+
+    def _asked_of(self, state: State, job: Job, request: Request, name: str, limit: int) -> Asked:
+        """Give what limits compare of a job in a partition: the same for all jobs of one request, whoever sent them."""
+        key = (request, name, job.spec.partitions[0], limit, job.spec.exempt)
+        found = self._asked.get(key)
+        if found is None:
+            if len(self._asked) >= MAX_DEMANDS:
+                self._asked.clear()
+            found = self._asked[key] = least(state, job, name, limit)
+        return found
 
     def _rank(self, state: State, qos: str) -> int:
         if self._ranked is not state.accounts:
