@@ -103,6 +103,15 @@ def test_the_choice_does_not_depend_on_how_columns_are_kept(
     assert one is None or all(free >> node & 1 for node in one)
 
 
+def compact(layout: Layout, free: int, count: int, sizes: tuple[int, ...], level: int) -> list[tuple[int, ...]]:
+    """Those sets in one block that lie in no more blocks of the level below than such a job may use."""
+    able = sets(layout, free, count, 12, level)
+    if level == 0:
+        return able
+    column, most = layout.domain[level - 1], -(-count // sizes[level - 1])
+    return [found for found in able if len({int(column[node]) for node in found}) <= most]
+
+
 @FEW
 @given(FREE, st.integers(1, 9), st.sampled_from(((2,), (2, 4), (2, 8), (2, 4, 8))), st.integers(0, 3))
 def test_blocks_give_what_is_asked_for_inside_one_large_enough_block(
@@ -116,7 +125,7 @@ def test_blocks_give_what_is_asked_for_inside_one_large_enough_block(
     assert layout is not None
     fits = [level for level, size in enumerate(sizes) if size >= count]
     if chosen is None:
-        assert segment or not fits or not sets(layout, free, count, 12, fits[0])
+        assert segment or not fits or not compact(layout, free, count, sizes, fits[0])
         return
     assert len(set(chosen)) == count
     assert all(free >> node & 1 for node in chosen)
