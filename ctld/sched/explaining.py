@@ -73,7 +73,7 @@ def explain(
         job_id=job.id,
         made_at=at,
         wait=wait,
-        sentence=_sentence(wait, stages, views),
+        sentence=_sentence(wait, stages, views, look.limits.get(wait.reason)),
         stages=tuple(stages),
         partitions=tuple(views),
         blockers=tuple(blockers),
@@ -105,6 +105,8 @@ class _Look:
         self._short = 0
         """Bitmap of nodes that could serve and have not enough free."""
         self._could = 0
+        self.limits: dict[Reason, Limit] = {}
+        """Those that hold for it, the first of each reason."""
 
     # ---- one partition ----------------------------------------------------------------------------------------------
 
@@ -163,8 +165,7 @@ class _Look:
         able = [node for one in demand.alternatives for node in one.nodes]
         count, need = len(set(able)), demand.need
         if count < need.nodes:
-            text = f"{need.nodes} nodes with {share_text(demand)} each are needed"
-            return demand, f"{text}: {count} of partition {partition.name} could ever give that"
+            return demand, f"{_needed(demand)}: {count} of partition {partition.name} could ever give that"
         cpus = sum(fleet.kinds[fleet.kind[node]].cpus for node in set(able))
         gpus = sum(fleet.kinds[fleet.kind[node]].gpus[0] for node in set(able))
         if cpus < demand.least_cpus:
@@ -187,7 +188,9 @@ class _Look:
         for rule in (*rules.before, *rules.after):
             found = check.standing(rule, asked, rules.usage_factor)
             if found is not None:
-                yield Limit(*found)
+                one = Limit(*found)
+                self.limits.setdefault(rule.reason, one)
+                yield one
 
     def _limiting(self, entry: Entry, limits: tuple[Limit, ...]) -> Iterator[Stage]:
         state = self._state
@@ -237,8 +240,7 @@ class _Look:
     def _nodes(self, demand: Demand, sieve: Sieve) -> Stage:
         """Say whether there is room now, and if not, which question leaves too few nodes."""
         need = demand.need.nodes
-        share = share_text(demand)
-        wanted = f"{need} nodes with {share} each are needed" if need > 1 else f"1 node with {share} is needed"
+        wanted = _needed(demand)
         if sieve.fits:
             return Stage("nodes", True, f"{wanted}: there is room now")
         failing = sieve.failing(need)
@@ -308,10 +310,22 @@ class _Look:
                 yield wait.start_at, job_id, nodes
 
 
-def _sentence(wait: Wait, stages: Sequence[Stage], views: Sequence[PartitionView]) -> str:
-    """Give the sentence of the stage that the reason means; for Priority who stands before."""
+def _needed(demand: Demand) -> str:
+    count, share = demand.need.nodes, share_text(demand)
+    return f"{count} nodes with {share} each are needed" if count > 1 else f"1 node with {share} is needed"
+
+
+def _sentence(wait: Wait, stages: Sequence[Stage], views: Sequence[PartitionView], limit: Limit | None) -> str:
+    """Give the sentence of the stage that the reason means; for Priority who stands before.
+
+    Args:
+        limit: that the reason is of, if it is of one.
+    """
     if wait.limit is not None:
         return wait.limit.sentence()
+    if limit is not None:  # Found by the calendar, which looks ahead.
+        ahead = "" if limit.in_the_way else ", and what is planned before it leaves too little"
+        return limit.numbers.sentence() + ahead
     failed = [one for one in stages if not one.passed]
     by_partition = [one for view in views for one in view.stages if not one.passed]
     if wait.reason is Reason.PRIORITY:

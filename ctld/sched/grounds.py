@@ -51,10 +51,7 @@ def _hold(state: State, job: Job, wait: Wait) -> str:
     if wait.reason is Reason.RESERVATION_DELETED:
         return f"its reservation is gone and 0 are left to it; `scontrol release {job.id}` lets it run without one"
     why = f" ({wait.text})" if wait.text else ""
-    release = f"`scontrol release {job.id}` lets it go"
-    if wait.reason not in (Reason.HELD_USER, Reason.HELD_ADMIN):
-        return f"its priority is 0 since its last run ended with {wait.reason}{why}; {release}"
-    return f"its priority is 0: it was held by {who}{why}; {release}"
+    return f"its priority is 0: it was held by {who}{why}; `scontrol release {job.id}` lets it go"
 
 
 def _dependency(state: State, job: Job, wait: Wait) -> str:

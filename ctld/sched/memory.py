@@ -256,7 +256,8 @@ class PlanMemory:
                 if self._full is None:
                     self._full = self.fleet.capacity(self.fleet.future)
                 if choose(found.eventual, self._full) is None:
-                    found = Wait(Reason.BAD_CONSTRAINTS)
+                    cpus = sum(self.fleet.kinds[self.fleet.kind[node]].cpus for node in partition.nodes)
+                    found = Wait(Reason.PARTITION_CONFIG if found.least_cpus > cpus else Reason.BAD_CONSTRAINTS)
             self._demands[key] = found
         return found
 

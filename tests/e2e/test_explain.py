@@ -19,7 +19,8 @@ from tests.e2e.conftest import User, running, until
 ME = pwd.getpwuid(os.geteuid()).pw_name
 TREE = f"""\
 QOS - 'normal':Description='Normal QOS default'
-Cluster - 'muster':Fairshare=1:QOS='normal'
+QOS - 'single':MaxJobsPU=1
+Cluster - 'muster':Fairshare=1:QOS='normal,single'
 Parent - 'root'
 Account - 'free':Fairshare=1
 Account - 'tight':GrpTRES=cpu=2
@@ -37,6 +38,7 @@ EnforcePartLimits=NO
 PartitionName=main Nodes=ALL Default=YES
 PartitionName=short Nodes=ALL MaxTime=5 MaxNodes=2
 PartitionName=shut Nodes=ALL State=DOWN
+PartitionName=slim Nodes=ALL MaxMemPerNode=100
 """
 HOLD = "#!/bin/sh\nwhile [ ! -e {folder}/open ]; do sleep 0.1; done\n"
 CPUS, MEMORY = 4, 4000
@@ -89,6 +91,12 @@ def test_what_the_job_itself_waits_for(user: User, jobs: list[int]) -> None:
     assert explained(user, dependent, "Dependency")["sentence"] == (
         f"1 dependency to be met: afterok:{held}(unfulfilled): job {held} is PENDING"
     )
+    failed = user.submit("--mem=10", script="#!/bin/sh\nexit 2\n")
+    never = user.submit(f"--dependency=afterok:{failed}")
+    jobs.append(never)
+    assert explained(user, never, "DependencyNeverSatisfied")["sentence"] == (
+        f"1 of 1 dependencies can never be met: afterok:{failed}(failed): job {failed} is FAILED with exit code 2:0"
+    )
     array = user.submit("--array=0-5%1", "--time=5", script=HOLD.format(folder=user.folder))
     jobs.append(array)
     user.wait_for(f"{array}_0", "RUNNING")
@@ -102,6 +110,21 @@ def test_what_the_job_itself_waits_for(user: User, jobs: list[int]) -> None:
         (("-p", "short", "-t9"), "PartitionTimeLimit", "9 minutes asked for, MaxTime of partition short is 5 minutes"),
         (("-p", "short", "-N3"), "PartitionNodeLimit", "3 nodes are needed and partition short gives at most 2"),
         (("-p", "shut"), "PartitionDown", "partition shut is DOWN: 0 jobs start there"),
+        (
+            ("-p", "slim", "--mem=200"),
+            "MaxMemPerLimit",
+            "200 MiB a node are asked for, partition slim gives at most 100",
+        ),
+        (
+            ("-n33", "--mem-per-cpu=1"),
+            "PartitionConfig",
+            "33 CPUs are asked for, the 8 nodes that could serve have 32",
+        ),
+        (
+            ("-n29", "--mem-per-cpu=1", "-x", "node8"),
+            "BadConstraints",
+            "29 CPUs are asked for, the 7 nodes that could serve have 28",
+        ),
     ],
 )
 def test_what_no_node_that_comes_free_changes(
@@ -123,6 +146,10 @@ def test_limits_and_licences_name_what_is_used(user: User, jobs: list[int]) -> N
     assert (limit["most"], limit["used"], limit["asked"], limit["in_the_way"]) == (2, 2, 1, True)
     jobs.append(user.submit("--mem=10", "-t5", "-L", "matlab:2"))
     assert explained(user, jobs[2], "Licenses")["sentence"] == "2 of matlab asked for, 1 of 2 in use"
+    jobs += [user.submit("--qos=single", "--mem=10", "-t5", script=hold) for _ in range(2)]
+    assert explained(user, jobs[4], "QOSMaxJobsPerUserLimit")["sentence"] == (
+        "MaxJobsPerUser of QOS single is 1: 1 in use, 1 more asked for"
+    )
 
 
 def test_a_full_cluster_says_who_holds_it_until_when_and_the_plan_is_kept(user: User, jobs: list[int]) -> None:
@@ -133,13 +160,14 @@ def test_a_full_cluster_says_who_holds_it_until_when_and_the_plan_is_kept(user: 
         user.wait_for(job, "RUNNING")
     wide = user.submit("-N8", "-c2", "--mem=500", "-t5", script=hold)
     behind = user.submit("-N8", "-c4", "--mem=500", "-t5", script=hold)
-    jobs += [wide, behind]
+    late = user.submit("-N8", "-c4", "--mem=500", "-t5", "--deadline=now+7minutes", script=hold)
+    jobs += [wide, behind, late]
     found = explained(user, wide, "Resources")
     [view] = found["partitions"]
     counts = {one["name"]: one["nodes"] for one in view["filters"]}
     assert (counts["cluster"], counts["partition"], counts["state"], counts["hardware"]) == (8, 8, 8, 8)
     assert counts["cpus"] < 8
-    assert (view["nodes_needed"], view["place"], view["waiting"]) == (8, 1, 2)
+    assert (view["nodes_needed"], view["place"], view["waiting"]) == (8, 1, 3)
     assert "8 nodes with 2 CPUs, 500 MiB each are needed: of 8 that could serve " in found["sentence"]
     start = user.ok("squeue", "-h", "--start", "-j", str(wide), "-o", "%S").strip()
     assert time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start_at"])) == start
@@ -151,11 +179,14 @@ def test_a_full_cluster_says_who_holds_it_until_when_and_the_plan_is_kept(user: 
     assert {job: time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end)) for job, end in ends.items()} == shown
     assert max(ends.values()) <= found["start_at"]
     second = explained(user, behind, "Priority")
-    ahead = f"1 of 2 jobs stand before it in partition main, the last of them is job {wide};"
+    ahead = f"1 of 3 jobs stand before it in partition main, the last of them is job {wide};"
     assert second["sentence"].startswith(ahead)
     assert (wide, found["start_at"]) in [(one["id"], one["starts_at"]) for one in second["blockers"]]
     text = user.ok("scontrol", "explain", "job", str(behind))
     assert f"  job {wide} of {ME}: waits, and is promised node[1-8] from {start} on\n" in text
+    sentence = explained(user, late, "DeadLine")["sentence"]
+    assert re.fullmatch(r"to end by its deadline it has to start within 1[012]\d seconds", sentence)
+    user.ok("scancel", str(late))
     (user.folder / "open").touch()
     user.wait_for(wide, "RUNNING", "COMPLETED")
     assert [user.ended(job) for job in (wide, behind)] == ["COMPLETED", "COMPLETED"]
@@ -175,7 +206,10 @@ def test_a_drained_node_and_a_reservation_are_counted(user: User, jobs: list[int
     when = ("StartTime=now+120", "Duration=60", "Flags=MAINT")
     made = user.ok("scontrol", "create", "res", *when, "Nodes=ALL", "Users=root")
     name = made.removeprefix("Reservation created: ").strip()
+    mine = user.submit("--mem=10", "-t10", f"--reservation={name}")
     try:
+        sentence = explained(user, mine, "Reservation")["sentence"]
+        assert re.fullmatch(rf"reservation {name} begins in 1[012]?\d seconds", sentence)
         job = user.submit("--mem=10", "-t30")
         jobs.append(job)
         found = explained(user, job, "ReqNodeNotAvail, Reserved for maintenance")
@@ -185,7 +219,7 @@ def test_a_drained_node_and_a_reservation_are_counted(user: User, jobs: list[int
             "scontrol", "explain", "job", str(job)
         )
     finally:
-        user.run("scancel", str(job))
+        user.run("scancel", str(job), str(mine))
         user.ok("scontrol", "delete", f"ReservationName={name}")
 
 

@@ -213,6 +213,7 @@ class Cluster:
         return wait is not None and wait.reason in (
             Reason.PARTITION_TIME_LIMIT,
             Reason.PARTITION_NODE_LIMIT,
+            Reason.PARTITION_CONFIG,
             Reason.BAD_CONSTRAINTS,
         )
 

@@ -27,7 +27,8 @@ def least(state: State, job: Job, partition: str, limit_seconds: int, *, size: i
         amounts["billing"] = int(billing(amounts, where.billing_weights, billing_mode(state.settings)))
     tasks, nodes = requested_size(request)
     most = max(1, request.nodes_max or max(nodes, tasks))
-    per_node = {name: -(-amount // most) for name, amount in amounts.items()}
+    # Licences are of no node.
+    per_node = {name: -(-amount // most) for name, amount in amounts.items() if not name.startswith("license/")}
     if request.memory_per_node_mib > 0:
         per_node["mem"] = request.memory_per_node_mib
     per_node["cpu"] = max(per_node.get("cpu", 1), request.min_cpus, request.cpus_per_task)

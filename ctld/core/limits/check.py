@@ -145,12 +145,10 @@ class Check:
     def _past_tres(self, rule: Rule, more: int) -> LimitNumbers | None:
         scope, name = rule.key[:-1], str(rule.key[-1]).removesuffix(MINUTES)
         used = self._past.tres_minutes(scope, name, self._at)
-        if used >= rule.limit:
-            return _numbers(rule, int(used), 0)
         if not self._safe:
-            return None
-        used += self._load.seconds_left(rule.key, self._at) / 60
-        return _numbers(rule, int(used), more) if used + more > rule.limit else None
+            return _numbers(rule, int(used), 0) if used >= rule.limit else None
+        held = used + self._load.seconds_left(rule.key, self._at) / 60
+        return _numbers(rule, int(held), more) if used >= rule.limit or held + more > rule.limit else None
 
 
 def static(rules: Iterable[Rule], asked: Asked, factor: float = 1.0) -> tuple[Rule, LimitNumbers] | None:
