@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench import load, plan
 from bench.acknowledged import ack_under_planning
+from bench.core_memory import core_memory
 from bench.measure import (
     BIN,
     Figure,
@@ -307,6 +308,11 @@ FIGURES = {
             "p99 of acknowledging a submission while the planner works on 10,000 nodes and 100,000 pending jobs",
             "ms", 50.0, 15.0, "lower",
             lambda quick: ack_under_planning(1000, 10_000, 200) if quick else ack_under_planning(10_000, 100_000, 1500),
+        ),
+        Figure(
+            "core_memory", "memory of the core's state with 10,000 nodes, 100,000 pending and 47,000 running jobs",
+            "MB", 300.0, 150.0, "lower",
+            lambda quick: core_memory(1000, 10_000) if quick else core_memory(10_000, 100_000),
         ),
         Figure(
             "core_import", "CPU time of importing the scheduling core with numpy",
