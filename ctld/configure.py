@@ -34,9 +34,9 @@ _PACK_WEIGHTS = (("cpu", 1.0), ("gres/gpu", 10.0), ("mem", 1.0))
 """Weights of GPU_BINPACK where PackWeights= says nothing."""
 _SELECT_FLAGS = frozenset((
     "cr_one_task_per_core", "cr_core_default_dist_block", "ll_shared_gres", "multiple_sharing_gres_pj",
-    "enforce_binding_gres", "one_task_per_sharing_gres",
+    "enforce_binding_gres", "one_task_per_sharing_gres", "cr_pack_nodes",
 ))  # fmt: skip
-"""Words of SelectTypeParameters that the choice of cores and devices depends on."""
+"""Words of SelectTypeParameters that the choice of cores and devices, and the layout of steps, depend on."""
 
 
 def command(config: ClusterConfig) -> ApplyConfig:

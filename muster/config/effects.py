@@ -57,7 +57,7 @@ OPTIONS = {
     "select_type_parameters": frozenset((
         "cr_cpu", "cr_cpu_memory", "cr_core", "cr_core_memory", "cr_socket", "cr_socket_memory", "cr_memory",
         "cr_one_task_per_core", "cr_core_default_dist_block", "cr_lln", "ll_shared_gres", "multiple_sharing_gres_pj",
-        "enforce_binding_gres", "one_task_per_sharing_gres", "gpu_binpack",
+        "enforce_binding_gres", "one_task_per_sharing_gres", "gpu_binpack", "cr_pack_nodes",
     )),
     "topology_parameters": frozenset(("topooptional",)),
     "flags": frozenset(("countonly", "nvidia_gpu_env")),

@@ -1,4 +1,5 @@
-"""Preemption through the commands and daemons: a job of a higher tier takes the place of a lower one."""
+"""Preemption through the commands and daemons, on eight virtual nodes: a job of a higher tier takes the place of lower
+ones."""
 
 from __future__ import annotations
 
@@ -22,22 +23,36 @@ PartitionName=still Nodes=ALL PreemptMode=SUSPEND
 """
 LONG = "#!/bin/sh\necho run $SLURM_RESTART_COUNT\nsleep 300\n"
 SHORT = "#!/bin/sh\nsleep 1\n"
+HELD = "#!/bin/sh\nwhile [ ! -e open ]; do sleep 0.1; done\n"
+WARNED = """#!/bin/sh
+srun --overlap sh -c 'trap "touch told-$SLURM_PROCID; exit 0" TERM
+touch ready-$SLURM_PROCID
+while :; do sleep 0.1; done'
+"""
+ALL = ("-n8", "--mem=100")
+"""A CPU of each node."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One node of 8 CPUs, and partitions whose jobs fare differently."""
-    yield from running(Plan(nodes=1, cpus=8, memory_mib=16000, gpus="", extra=PARTITIONS))
+    """Eight nodes of a CPU each, and partitions whose jobs fare differently."""
+    yield from running(Plan(nodes=8, cpus=1, memory_mib=2000, gpus="", extra=PARTITIONS))
 
 
-def test_a_victim_is_requeued_and_runs_again(user: User, tmp_path: Path) -> None:
-    low = user.submit("-n8", "--mem=100", "-o", "low.out", "--open-mode=append", script=LONG)
+def test_a_victim_is_requeued_and_runs_again_as_was_planned(user: User, tmp_path: Path) -> None:
+    low = user.submit(*ALL, "-t1", "-o", "low.out", "--open-mode=append", script=LONG)
     user.wait_for(low, "RUNNING")
-    high = user.submit("-n8", "--mem=100", "-p", "high", script=SHORT)
-    user.wait_for(high, "RUNNING", "COMPLETED")
+    high = user.submit(*ALL, "-t1", "-p", "high", script=HELD)
+    user.wait_for(high, "RUNNING")
     assert user.state(low) == "PENDING"
+    end = user.ok("squeue", "-h", "-j", str(high), "-o", "%e").strip()
+    planned = ("squeue", "-h", "--start", "-j", str(low), "-o", "%S %Y %r")
+    until(lambda: user.ok(*planned).split() == [end, "node[1-8]", "Resources"], "its planned start", user.describe)
+    (tmp_path / "open").touch()
     assert user.ended(high) == "COMPLETED"
     user.wait_for(low, "RUNNING")
+    started, nodes = user.ok("squeue", "-h", "-j", str(low), "-o", "%S %N").split()
+    assert (started <= end, nodes) == (True, "node[1-8]")
     text = until(lambda: out if (out := (tmp_path / "low.out").read_text()).count("run") == 2 else "", "its second run")
     assert "run 1" in text
     assert "DUE TO PREEMPTION ***" in text
@@ -45,22 +60,37 @@ def test_a_victim_is_requeued_and_runs_again(user: User, tmp_path: Path) -> None
     user.ended(low)
 
 
+def test_of_three_jobs_the_one_goes_that_suffices(user: User, tmp_path: Path) -> None:
+    """scheduling.md 9.3: by size the smaller ones would go first, and in vain."""
+    jobs = {nodes: user.submit(f"-N{nodes}", "--mem=100", "-t5", script=LONG) for nodes in (1, 2, 5)}
+    for job in jobs.values():
+        user.wait_for(job, "RUNNING")
+    nodes = user.ok("squeue", "-h", "-j", str(jobs[5]), "-o", "%N")
+    high = user.submit("-N5", "--mem=100", "-t5", "-p", "high", script=HELD)
+    user.wait_for(high, "RUNNING")
+    assert user.ok("squeue", "-h", "-j", str(high), "-o", "%N") == nodes
+    assert {size: user.state(job) for size, job in jobs.items()} == {1: "RUNNING", 2: "RUNNING", 5: "PENDING"}
+    (tmp_path / "open").touch()
+    assert user.ended(high) == "COMPLETED"
+    user.ok("scancel", *map(str, jobs.values()))
+    assert [user.ended(job) for job in jobs.values()] == ["CANCELLED"] * 3
+
+
 def test_a_victim_has_its_grace_and_ends_preempted(user: User, tmp_path: Path) -> None:
-    script = "#!/bin/sh\nsrun --overlap sh -c \"trap 'echo told > told; exit 0' TERM; while :; do sleep 0.1; done\"\n"
-    low = user.submit("-n8", "--mem=100", "-p", "cancelled", script=script)
+    low = user.submit(*ALL, "-p", "cancelled", script=WARNED)
     user.wait_for(low, "RUNNING")
-    until(lambda: "1" in user.ok("squeue", "-h", "-s", "-j", str(low)), "its step")
-    high = user.submit("-n8", "--mem=100", "-p", "high", script=SHORT)
+    until(lambda: len(list(tmp_path.glob("ready-*"))) == 8, "its tasks", user.describe)
+    high = user.submit(*ALL, "-p", "high", script=SHORT)
     assert user.ended(low) == "PREEMPTED"
-    assert (tmp_path / "told").read_text() == "told\n"
+    assert len(list(tmp_path.glob("told-*"))) == 8, "the tasks on every node had their warning"
     assert user.ended(high) == "COMPLETED"
 
 
 def test_a_victim_stands_still_and_goes_on(user: User, tmp_path: Path) -> None:
     script = "#!/bin/sh\nwhile :; do date +%s%N >> ticks; sleep 0.1; done\n"
-    low = user.submit("-n8", "--mem=100", "-p", "still", script=script)
+    low = user.submit(*ALL, "-p", "still", script=script)
     until(lambda: (tmp_path / "ticks").exists(), "its first tick")
-    high = user.submit("-n8", "--mem=100", "-p", "high", script="#!/bin/sh\nsleep 4\n")
+    high = user.submit(*ALL, "-p", "high", script="#!/bin/sh\nsleep 4\n")
     user.wait_for(high, "RUNNING")
     assert user.state(low) == "SUSPENDED"
     until(lambda: _is_still(tmp_path / "ticks"), "it to stand still")
@@ -81,7 +111,7 @@ def _is_still(ticks: Path) -> bool:
 
 
 def test_an_administrator_suspends_and_resumes(user: User) -> None:
-    job = user.submit("-n8", "--mem=100", "-t5", script=LONG)
+    job = user.submit(*ALL, "-t5", script=LONG)
     user.wait_for(job, "RUNNING")
     assert "SuspendTime=None SecsPreSuspend=0" in user.ok("scontrol", "show", "job", str(job))
     user.ok("scontrol", "suspend", str(job))
@@ -105,9 +135,9 @@ def test_an_administrator_suspends_and_resumes(user: User) -> None:
 
 
 def test_what_happened_to_a_victim_can_be_read(user: User) -> None:
-    low = user.submit("-n8", "--mem=100", script=LONG)
+    low = user.submit(*ALL, script=LONG)
     user.wait_for(low, "RUNNING")
-    high = user.submit("-n8", "--mem=100", "-p", "high", script=SHORT)
+    high = user.submit(*ALL, "-p", "high", script=SHORT)
     assert user.ended(high) == "COMPLETED"
     user.wait_for(low, "RUNNING")
     rows = until(

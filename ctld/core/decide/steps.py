@@ -64,7 +64,8 @@ def create_step(state: State, command: CreateStep, at: UnixTime) -> list[Event]:
         if _chosen(whole, ntasks, nodes_min, nodes_max) is None:
             raise invalid(2005, f"{ntasks} tasks of {cpus_per_task} CPUs do not fit on {nodes_max} nodes of the job")
         raise refused(2016, "other steps of the job use what this one needs")
-    counts, ranks = _layout(request.distribution, ntasks, [room[place] for place in chosen])
+    packs = "cr_pack_nodes" in state.settings.select_flags
+    counts, ranks = _layout(request.distribution, ntasks, [room[place] for place in chosen], packs=packs)
     shares = tuple(
         _share(places[place], request, count, cpus_per_task, exact) for place, count in zip(chosen, counts, strict=True)
     )
@@ -192,8 +193,14 @@ def _chosen(room: Sequence[int], ntasks: int, nodes_min: int, nodes_max: int) ->
     return None
 
 
-def _layout(distribution: str, ntasks: int, room: Sequence[int]) -> tuple[list[int], tuple[Ranges, ...]]:
-    """Give the tasks and the ranks of each node."""
+def _layout(
+    distribution: str, ntasks: int, room: Sequence[int], *, packs: bool
+) -> tuple[list[int], tuple[Ranges, ...]]:
+    """Give the tasks and the ranks of each node.
+
+    Args:
+        packs: block distribution fills a node before the next where it does not say otherwise (CR_Pack_Nodes).
+    """
     words = distribution.lower().split(",")
     first = words[0].split(":")[0]
     if first.startswith("plane"):
@@ -204,7 +211,7 @@ def _layout(distribution: str, ntasks: int, room: Sequence[int]) -> tuple[list[i
             return counts, cyclic_ranks(counts, plane)
     if first in ("", "*"):
         first = "cyclic" if ntasks <= len(room) else "block"
-    if first == "block" and "pack" in words[1:]:
+    if first == "block" and ("pack" in words[1:] or (packs and "nopack" not in words[1:])):
         counts = pack(ntasks, room)
     else:
         counts = spread(ntasks, room)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from ctld.core.model import Allocation, GpuRequest, NodeShare
-from ctld.core.record import aggregate_status, array_text, requested_tres, run_record
+from ctld.core.record import aggregate_status, array_text, billed, requested_tres, run_record
 from muster.ids import UnixTime
-from tests.builders import NOON, a_job, a_state
+from tests.builders import NOON, a_job, a_partition, a_state
 from tests.stage import a_result
 
 
@@ -55,3 +55,10 @@ def test_a_step_has_the_worst_status_of_its_tasks() -> None:
     assert aggregate_status([a_result(0, 200 << 8), a_result(1, 9)]) == 200 << 8
     assert aggregate_status([a_result(0, 0), a_result(1, 0, oom=True)]) == 125
     assert aggregate_status([a_result(0, error="no such user")]) == 1 << 8
+
+
+def test_what_is_billed_is_shown_as_a_whole_number() -> None:
+    weights = {"cpu": 1.0, "mem": 0.25 / 1024, "gres/gpu": 2.0, "license/a": 1.5}
+    shares = (NodeShare(node=0, cpus=1, cores=(0, 0), memory_mib=8192),)
+    amounts = billed(a_state(), shares, a_partition(billing_weights=weights), {"license/a": 1})
+    assert amounts == {"cpu": 1, "mem": 8192, "node": 1, "license/a": 1, "billing": 4}  # 4.5

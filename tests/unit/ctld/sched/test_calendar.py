@@ -61,7 +61,9 @@ def test_the_calendar_of_the_specification() -> None:
         )  # fmt: skip
     calendar = made(state)
     assert starts(calendar) == {2: 60, 3: 0, 4: 180, 5: 180, 6: 270}
-    assert calendar.planned[2].nodes == (0, 1, 2, 3)
+    assert calendar.planned[2].nodes == calendar.planned[6].nodes == (0, 1, 2, 3)
+    assert calendar.planned[3].nodes == (2,)
+    assert len({*calendar.planned[4].nodes, *calendar.planned[5].nodes}) == 3
     assert starts(made(state, window_seconds=120 * 60)) == {2: 60, 3: 0, 4: -1, 5: -1, 6: -1}
     assert made(state, window_seconds=120 * 60).past_window == 3
 

@@ -102,9 +102,9 @@ def test_accounts_that_are_tied_are_merged() -> None:
 
 
 def test_a_user_tied_with_a_sibling_account_shares_its_rank() -> None:
-    tree = Tree(("u", "", 1, 50.0), ("A", "", 1, 50.0), ("a1", "A", 2, 25.0), ("a2", "A", 1, 25.0))
+    tree = Tree(("u", "", 1, 60.0), ("A", "", 1, 60.0), ("a1", "A", 2, 20.0), ("a2", "A", 1, 40.0))
     found = tree.fair_tree()
-    assert (found["u"].level_fs, found["A"].level_fs) == (1.0, 1.0)
+    assert [found[name].level_fs for name in ("u", "A", "a1", "a2")] == pytest.approx([1.0, 1.0, 2.0, 0.5])
     assert tree.factors() == {"u": 1.0, "a1": 1.0, "a2": pytest.approx(1 / 3)}
 
 

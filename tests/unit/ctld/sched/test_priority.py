@@ -71,6 +71,7 @@ def test_age_grows_to_its_maximum_and_begins_when_it_accrues() -> None:
 
 def test_a_sum_is_cut_once_and_clamped() -> None:
     assert (truncated(6826.99), truncated(0.4), truncated(-5e9), truncated(1e12)) == (6826, 1, 1, LARGEST)
+    assert LARGEST == 4294967295
 
 
 # ---- the worked sum --------------------------------------------------------------------------------------------

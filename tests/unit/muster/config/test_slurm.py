@@ -184,7 +184,7 @@ def test_options_and_values_without_effect_are_listed_one_by_one() -> None:
     ("line", "listed"),
     [
         ("TopologyParam=TopoOptional,RouteTree,TopoMaxSizeUnroll=-1", ["RouteTree", "TopoMaxSizeUnroll=-1"]),
-        ("SelectTypeParameters=CR_Core_Memory,CR_Pack_Nodes,CR_LLN", ["CR_Pack_Nodes"]),
+        ("SelectTypeParameters=CR_Core_Memory,CR_NO_DIST_TOPO_BLOCK,CR_LLN", ["CR_NO_DIST_TOPO_BLOCK"]),
         ("AccountingStorageEnforce=safe,wckeys", ["wckeys"]),
         ("AccountingStorageEnforce=none", []),
     ],

@@ -95,6 +95,14 @@ def test_two_at_one_time_on_one_node_need_overlap() -> None:
     ]
 
 
+def test_one_without_a_name_is_named_after_its_first_user_or_account_and_counted_with_all() -> None:
+    desk = Desk(3)
+    make(desk, name="fix")
+    root = Access(("root", "ada"), ids=(0, 1000))
+    assert make(desk, users=root, nodes="n2").name == "root_2"
+    assert make(desk, users=None, accounts=Access(("physics",)), nodes="n3").name == "physics_3"
+
+
 def test_a_count_takes_nodes_that_are_idle_then() -> None:
     desk = Desk(4)
     job = desk.submit(time_limit_minutes=600)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctld.core.cluster import Settings
 from ctld.core.commands import Cancel, CancelStep, CreateStep, FinishStep, StepRequest
 from ctld.core.events import JobFinished, StepCreated, StepFinished, StepKillOrdered, StepReported
 from ctld.core.model import Step, TaskResult
@@ -59,6 +60,25 @@ def test_pack_fills_a_node_before_the_next(stage: Stage, job_id: int) -> None:
     assert tasks(created(stage, job_id, ntasks=4, nodes_min=3, distribution="block,Pack")) == [2, 1, 1]
     wide = created(stage, job_id, ntasks=3, nodes_min=1, nodes_max=2, overlap=True, distribution="block,Pack")
     assert tasks(wide) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("select_flags", "distribution", "counts"),
+    [
+        ((), "", [5, 5]),
+        (("cr_pack_nodes",), "", [8, 2]),
+        (("cr_pack_nodes",), "block,NoPack", [5, 5]),
+        (("cr_pack_nodes",), "cyclic", [5, 5]),
+        ((), "block:cyclic,Pack", [8, 2]),
+    ],
+)
+def test_ten_tasks_on_two_nodes_of_eight_cpus(
+    select_flags: tuple[str, ...], distribution: str, counts: list[int]
+) -> None:
+    settings = Settings(require_registration=False, select_flags=select_flags)
+    stage = Stage(a_state(nodes=2, cpus=8, settings=settings))
+    job_id = stage.running(*[a_share(node, cpus=8) for node in range(2)], nodes_min=2)
+    assert tasks(created(stage, job_id, ntasks=10, distribution=distribution)) == counts
 
 
 def test_without_sizes_the_step_is_as_large_as_the_job(stage: Stage, job_id: int) -> None:
