@@ -115,6 +115,25 @@ def test_jobs_that_wait_for_something_else_have_no_start(user: User) -> None:
     assert user.ended(first) == "CANCELLED"
 
 
+def test_starts_in_and_behind_a_reservation_come_true(user: User) -> None:
+    made = user.ok("scontrol", "create", "res", "StartTime=now+3", "Duration=2", "Nodes=ALL", "Users=root")
+    name = made.removeprefix("Reservation created: ").strip()
+    show = user.ok("scontrol", "-o", "show", "res", name).split()
+    times = dict(word.split("=", 1) for word in show if "=" in word)
+    inside = user.submit(*WHOLE, "-t1", f"--reservation={name}", script="#!/bin/sh\ntrue\n")
+    outside = user.submit(*WHOLE, "-t1", script=SHORT)
+    promised = all_planned(user, inside, outside)
+    assert (promised[inside][0], promised[outside][0]) == (times["StartTime"], times["EndTime"])
+    begin = seconds(times["StartTime"])
+    assert begin <= started(user, inside) <= begin + LATE_SECONDS
+    assert user.ended(inside) == "COMPLETED"
+    end = int(time.time()) + 3
+    user.ok("scontrol", "update", f"res={name}", f"EndTime=uts{end}")
+    until(lambda: outside not in (now := planned(user)) or seconds(now[outside][0]) == end, "a new plan", user.describe)
+    assert end <= started(user, outside) <= end + LATE_SECONDS
+    assert user.ended(outside) == "COMPLETED"
+
+
 def test_a_start_past_the_window_is_not_shown(user: User) -> None:
     """bf_window is a day: the second of two runs of two days is beyond it."""
     first = user.submit("-N8", "-n16", "-t1", "-o", "/dev/null", script=FOREVER)

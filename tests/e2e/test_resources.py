@@ -1,16 +1,17 @@
-"""Devices by index, shards, sockets and licences through the real commands and daemons, on virtual nodes."""
+"""Devices by index, shards, sockets and licences through the real commands and daemons, on eight virtual nodes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.cluster import Cluster, Plan
-from tests.e2e.conftest import User, running
+from tests.e2e.conftest import User, running, until
 
-PLAN = Plan(nodes=1, cpus=8, memory_mib=8000, gpus="h100:4", accounting=False, extra="KillWait=2\nLicenses=matlab:2\n")
+PLAN = Plan(nodes=8, cpus=8, memory_mib=8000, gpus="h100:4", accounting=False, extra="KillWait=2\nLicenses=matlab:2\n")
 GRES = """Name=gpu Type=a100 File=/dev/nvidia[0-1] Cores=0-3
 Name=gpu Type=h100 File=/dev/nvidia[2-3] Cores=4-7
 Name=nic File=/dev/nic[0-1]
@@ -18,7 +19,7 @@ Name=nic File=/dev/nic[0-1]
 
 
 class Equipped(Cluster):
-    """A cluster whose node has two sockets with GPUs of two types, shards of them, and network cards."""
+    """A cluster whose nodes have two sockets with GPUs of two types, shards of them, and network cards."""
 
     def make(self, plan: Plan) -> Plan:
         """Write the configuration, with a gres.conf beside it."""
@@ -46,14 +47,17 @@ SLEEP = (
 )
 
 
+EACH = "#!/bin/sh\nsrun sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'\nsleep 60\n"
+
+
 def said(user: User, job: int) -> str:
     output = Path(user.folder) / f"slurm-{job}.out"
     return output.read_text().strip() if output.exists() else ""
 
 
 def test_devices_by_type_and_index_and_shards_and_cards(user: User) -> None:
-    first = user.submit("--gres=gpu:h100:1,nic:1", script=SLEEP)
-    parts = user.submit("--gres=shard:3", script=SLEEP)
+    first = user.submit("-w", "node1", "--mem=10", "--gres=gpu:h100:1,nic:1", script=SLEEP)
+    parts = user.submit("-w", "node1", "--mem=10", "--gres=shard:3", script=SLEEP)
     for job in (first, parts):
         user.wait_for(job, "RUNNING")
     assert "GRES=gpu:h100:1(IDX:2),nic:1(IDX:0)" in lines_of(user, first)
@@ -66,9 +70,18 @@ def test_devices_by_type_and_index_and_shards_and_cards(user: User) -> None:
         "GresUsed=gpu:a100:0(IDX:N/A),gpu:h100:1(IDX:2),shard:a100:3(3/4,0/4),shard:h100:0(0/4,0/4),nic:1(IDX:0)"
         in node
     )
-    whole = user.submit("--gres=gpu:a100:2", "-t1")
+    whole = user.submit("-w", "node1", "--gres=gpu:a100:2", "-t1")
     user.wait_for(whole, "PENDING")
-    user.ok("scancel", str(first), str(parts))
+    wide = user.submit("-N8", "--mem=10", "--gres=gpu:h100:1,nic:1", script=EACH)
+    user.wait_for(wide, "RUNNING")
+    shares = re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=10 GRES=(\S+)", lines_of(user, wide))
+    assert shares == [
+        ("node1", "gpu:h100:1(IDX:3),nic:1(IDX:1)"),
+        ("node[2-8]", "gpu:h100:1(IDX:2),nic:1(IDX:0)"),
+    ], "on the node that is in use, what is left there"
+    said_by_all = ["node1 3", *(f"node{number} 2" for number in range(2, 9))]
+    until(lambda: sorted(said(user, wide).splitlines()) == said_by_all, "its tasks", user.describe)
+    user.ok("scancel", str(first), str(parts), str(wide))
     assert user.ended(whole) == "COMPLETED"
     assert said(user, first).startswith("gpus=2 shards= ")
     assert said(user, parts).startswith("gpus=0 shards=3 ")

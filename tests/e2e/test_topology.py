@@ -99,6 +99,8 @@ def test_a_required_rack_is_waited_for_and_a_preferred_one_is_not(user: User, jo
     required = user.submit(*asked, "--topology=required:rack", script=SLEEP)
     waits_for(user, required, "TopologyLevel")
     assert shown(user, required)["Topology"] == "required:rack"
+    told = user.ok("scontrol", "explain", "job", str(required))
+    assert "at most 3 of these 6 lie in one rack, 4 are needed there" in told
     preferred = user.submit(*asked, "--topology=preferred:rack", "--nice=-1", script=SLEEP)
     jobs.append(preferred)
     assert nodes_of(user, preferred) == "node[1-3,5]"
