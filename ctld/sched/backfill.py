@@ -206,8 +206,9 @@ def _by_count(
         return None
     start, then, barred = found
     now = set(fitting_nodes(demand, alternative, view, bitmap(barred_until)))
-    last = timeline.last_ends(start)
-    ready = {node: 0 if node in now else last[node] for node in fitting_nodes(demand, alternative, then, barred)}
+    fits = fitting_nodes(demand, alternative, then, barred)
+    ends: list[int] = timeline.last_ends(start)[fits].tolist()
+    ready = {node: 0 if node in now else end for node, end in zip(fits, ends, strict=True)}
     return start, _ranked(demand, ready), then
 
 
@@ -226,35 +227,38 @@ def _by_search(
 def _search(
     view: View, timeline: Timeline, barred_until: dict[int, int], enough: Callable[[View, int], bool]
 ) -> tuple[int, View, int] | None:
-    """Find by bisection the first end at which `enough` holds, which more free never undoes; gives that time, the
-    view and the nodes still barred then."""
+    """Find the first end at which `enough` holds, which more free never undoes, first in leaps and then by bisection;
+    give that time, the view and the nodes still barred then."""
 
-    def barred(place: int) -> int:
-        end = timeline.end(place - 1) if place else 0
-        return bitmap(node for node, until in barred_until.items() if until > end)
+    def barred(time: int) -> int:
+        return bitmap(node for node, until in barred_until.items() if until > time)
+
+    def released(after: int, until: int) -> View:
+        found = below.copy()
+        timeline.release(found, after, until)
+        return found
 
     low, below = 0, view
-    high = len(timeline)
-    top = below.copy()
-    timeline.release(top, 0, high)
-    if not enough(top, barred(high)):
-        return None
     if enough(view, barred(0)):
-        high = 0
-    while high - low > 1:  # `enough` does not hold after `low` rows (`below` is the view then), but after `high`.
-        middle = (low + high) // 2
-        then = below.copy()
-        timeline.release(then, low, middle)
-        if enough(then, barred(middle)):
-            high = middle
+        # Room at once: only cleaning up, or the reservation of another job, stands in the way.
+        return timeline.soonest, released(0, timeline.soonest), barred(timeline.soonest)
+    for high in timeline.marks():
+        then = released(low, high)
+        if enough(then, barred(high)):
+            break
+        low, below = high, then
+    else:
+        return None
+    ends = timeline.ends(low, high)
+    first, last = -1, len(ends) - 1
+    while last - first > 1:  # `enough` does not hold at the end `first` (`below` is the view then), but at `last`.
+        middle = (first + last) // 2
+        between = released(low, ends[middle])
+        if enough(between, barred(ends[middle])):
+            last, then = middle, between
         else:
-            low, below = middle, then
-    start = timeline.end(high - 1) if high else timeline.soonest
-    while high < len(timeline) and timeline.end(high) == start:
-        high += 1
-    then = below.copy()
-    timeline.release(then, low, high)
-    return start, then, barred(high)
+            first, low, below = middle, ends[middle], between
+    return ends[last], then, barred(ends[last])
 
 
 def _ranked(demand: Demand, ready: dict[int, int]) -> list[Pick]:

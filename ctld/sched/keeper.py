@@ -73,6 +73,16 @@ class Keeper:
         found, begun = self._search(demand)
         return self._made(entry, job, place, found, demand=demand, begun=begun)
 
+    def is_untouched(self, hold: Hold) -> bool:
+        """Tell whether nothing has changed that could break a promise or make an earlier one possible."""
+        made = hold.reservation
+        return (
+            hold.checked
+            and not hold.touched
+            and (made is None or made.start_at > self._at)
+            and _same(self._guard.reservations, hold.before)
+        )
+
     def _made(self, entry: Entry, job: Job, place: Place, found: Found | None, *, demand: Demand, begun: Begun) -> Hold:
         reason, made = self._lacks(entry, job), None
         wait = Wait(reason)
@@ -159,7 +169,8 @@ class Keeper:
                         continue
                     taken = self._taken.get(node, ())
                     left = self._board.later(self._state, node, time, at=self._at, before=hold.before, taken=taken)
-                    now = units.on(self._board.fleet.kind[node], left)
+                    closed = self._board.memory.closed_later >> node & 1
+                    now = 0 if closed else units.on(self._board.fleet.kind[node], left)
                     hold.total += now - int(hold.early[place])
                     hold.early[place] = now
                 if hold.total >= units.wanted:
@@ -182,7 +193,7 @@ class Keeper:
             return
         timeline, base = begun
         then = base.copy()
-        timeline.release(then, 0, timeline.until(made.start_at - 1))
+        timeline.release(then, 0, made.start_at - 1)
         hold.early = hold.units.count(then, self._board.fleet.kind_column)
         hold.total = int(hold.early.sum())
 

@@ -5,8 +5,9 @@ Kept between passes and changed by what came and went, as the state's log of run
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import takewhile
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ctld.core.model import UNLIMITED, Job
 from ctld.core.state import State
 from ctld.core.times import grace_end, limit_end
 from ctld.sched.fleet import Column, Fleet, Ints, View
+from ctld.sched.sorted_rows import SortedRows, columns_of
 from muster.states import JobState
 
 FAR = 1 << 62
@@ -23,7 +25,11 @@ FAR = 1 << 62
 Row = tuple[int, int, int, int, tuple[int, ...]]
 """A share that comes free: end, node, CPUs, memory in MiB, GPUs by column."""
 _BULK = 64
-"""From so many changes on the columns are built anew instead of shifted."""
+"""With more changes than these, and than a quarter of all jobs, everything is sorted anew."""
+_SPARSE = 4
+"""Of a large fleet's nodes this part at most are changed one by one."""
+_BEFORE = -1
+"""Before every end."""
 
 
 def end_of(at: int, limit_seconds: int) -> int:
@@ -42,12 +48,7 @@ class Releases:
         """Of the state that is followed, and how far it was read."""
         self._read = 0
         self._known: dict[int, tuple[Job, list[Row]]] = {}
-        self._rows: list[Row] = []
-        self._columns: Ints = np.zeros((4 + fleet.width, 0), np.int64)
-        """For large fleets: end, node, CPUs, memory, GPUs by column; sorted by end."""
-        self._gone: list[Row] = []
-        self._come: list[Row] = []
-        """What `_columns` does not show yet."""
+        self._rows = SortedRows(4 + fleet.width)
 
     def follow(self, state: State) -> Iterable[int]:
         """Bring the shares up to the state; give the nodes whose shares changed."""
@@ -75,126 +76,115 @@ class Releases:
                 come += rows
                 for row in rows:
                     self.on_node.setdefault(row[1], {})[job_id] = row
-        if len(gone) + len(come) > _BULK:
-            self._rows = sorted([row for _, rows in known.values() for row in rows])
-            self._gone, self._come = [], []
-            self._columns = np.zeros((4 + self.fleet.width, 0), np.int64)
+        if len(gone) + len(come) > max(_BULK, len(known) // 4):
+            self._rows = SortedRows(4 + self.fleet.width, (row for _, rows in known.values() for row in rows))
         else:
             for row in gone:
-                del self._rows[bisect_left(self._rows, row)]
+                self._rows.remove(row)
             for row in come:
-                insort(self._rows, row)
-            self._gone += gone
-            self._come += come
+                self._rows.add(row)
         return {row[1] for row in (*gone, *come)}
-
-    def _shift(self) -> None:
-        """Bring the columns up to the rows."""
-        gone, come = self._gone, self._come
-        self._gone, self._come = [], []
-        if len(gone) + len(come) > _BULK or not self._columns.shape[1]:
-            self._columns = _columns_of(self._rows, len(self._columns))
-            return
-        columns = self._columns
-        again = set(gone).intersection(come)
-        if again:  # What came and went meanwhile, or went and came.
-            for row in again:
-                for _ in range(min(gone.count(row), come.count(row))):
-                    gone.remove(row)
-                    come.remove(row)
-        places = []
-        for row in gone:
-            flat = np.array((*row[:4], *row[4]), np.int64)
-            first, last = np.searchsorted(columns[0], (row[0], row[0] + 1))
-            same = np.flatnonzero((columns[:, first:last] == flat[:, None]).all(0)) + first
-            places.append(next(int(place) for place in same if place not in places))
-        if places:
-            columns = np.delete(columns, places, 1)
-        if come:
-            flat_rows = _columns_of(sorted(come), len(columns))
-            columns = np.insert(columns, np.searchsorted(columns[0], flat_rows[0]), flat_rows, 1)
-        self._columns = columns
 
     @property
     def rows(self) -> list[Row]:
-        """All shares, by end; not to be changed."""
-        return self._rows
+        """All shares, by end."""
+        return list(self._rows)
 
     def timeline(self, at: int, more: Iterable[Row] = ()) -> Timeline:
         """Give the shares from `at` on, with `more` of them."""
-        if not self.fleet.small and (self._gone or self._come or not self._columns.shape[1]):
-            self._shift()
-        return Timeline(self.fleet, self._rows, self._columns, at, list(more))
+        return Timeline(self.fleet, self._rows, at, sorted(more))
 
 
 class Timeline:
-    """Shares that come free, in order. An end that has passed counts as the next second."""
+    """Shares that come free, in order. An end that has passed counts as the next second. It holds until the next call
+    of `Releases.follow`."""
 
-    def __init__(self, fleet: Fleet, rows: list[Row], columns: Ints, at: int, more: list[Row]) -> None:
+    def __init__(self, fleet: Fleet, rows: SortedRows, at: int, more: list[Row]) -> None:
         self.soonest = at + 1
         """The earliest time of a future start."""
         self._fleet = fleet
-        if fleet.small:
-            self._rows = sorted([*rows, *more]) if more else rows
-            self._size = len(self._rows)
-        else:
-            if more:
-                columns = np.concatenate((columns, _columns_of(more, len(columns))), 1)
-                columns = columns[:, np.argsort(columns[0], kind="stable")]
-            self._columns = columns
-            self._size = columns.shape[1]
-
-    def __len__(self) -> int:
-        return self._size
+        self._rows = rows
+        self._more = more
+        self._more_columns = columns_of([] if fleet.small else more, 4 + fleet.width)
 
     def rows(self) -> Iterator[Row]:
-        """Walk through the shares (small fleets)."""
+        """Walk through the shares."""
         soonest = self.soonest
-        for row in self._rows:
+        for row in merge(self._rows, self._more) if self._more else self._rows:
             yield row if row[0] >= soonest else (soonest, *row[1:])
 
-    def end(self, place: int) -> int:
-        """Give the end of the share at a place."""
-        end = self._rows[place][0] if self._fleet.small else int(self._columns[0, place])
-        return max(end, self.soonest)
+    def marks(self) -> Iterator[int]:
+        """Give some ends, ascending, ever further apart: the last is that of everything."""
+        blocks, last = self._rows, 0
+        place, stride = 0, 1
+        while place < len(blocks):
+            mark = max(blocks.last(place), self.soonest)
+            if mark > last:
+                yield mark
+                last = mark
+            stride = min(2 * stride, max(1, len(blocks) - 1 - place))
+            place += stride
+        if self._more and max(self._more[-1][0], self.soonest) > last:
+            yield max(self._more[-1][0], self.soonest)
 
-    def until(self, time: int) -> int:
-        """Count the shares that come free up to a time."""
-        if time < self.soonest:
-            return 0
+    def ends(self, after: int, until: int) -> list[int]:
+        """Give the ends behind `after` and up to `until`, each once, ascending."""
+        low, soonest = self._raw(after), self.soonest
+        if until < soonest:
+            return []
         if self._fleet.small:
-            return bisect_right(self._rows, time, key=lambda row: row[0])
-        return int(np.searchsorted(self._columns[0], time, "right"))
-
-    def release(self, view: View, low: int, high: int) -> None:
-        """Add the shares [low, high) to a view."""
-        if self._fleet.small:
-            for _, node, cpus, memory, gpus in self._rows[low:high]:
-                view.cpus[node] += cpus
-                view.memory[node] += memory
-                for column, count in zip(view.gpus, gpus, strict=True):
-                    column[node] += count
-            return
-        part = self._columns[:, low:high]
-        columns: list[Column] = [view.cpus, view.memory, *view.gpus]
-        for column, amounts in zip(columns, part[2:], strict=True):
-            # Amounts are far below 2**53, so sums in doubles are exact.
-            column += np.bincount(part[1], amounts, self._fleet.size).astype(np.int64)
-
-    def last_ends(self, until: int) -> list[int]:
-        """Give for each node the last end not after `until` (large fleets)."""
-        last = np.zeros(self._fleet.size, np.int64)
-        high = int(np.searchsorted(self._columns[0], until, "right"))
-        ends = np.maximum(self._columns[0, :high], self.soonest)
-        last[self._columns[1, :high]] = ends  # In order: the last assignment stays.
-        listed: list[int] = last.tolist()
+            rows = merge(self._rows, self._more)
+            found = {max(row[0], soonest) for row in takewhile(lambda row: row[0] <= until, rows) if row[0] > low}
+            return sorted(found)
+        ends = np.concatenate([part[0] for part in self._parts(low, until)])
+        listed: list[int] = np.unique(np.maximum(ends, soonest)).tolist()
         return listed
 
+    def release(self, view: View, after: int, until: int) -> None:
+        """Add to a view the shares that come free behind `after` and up to `until`."""
+        if until < self.soonest:
+            return
+        low = self._raw(after)
+        columns: list[Column] = [view.cpus, view.memory, *view.gpus]
+        if self._fleet.small:
+            for end, node, *amounts, gpus in merge(self._rows, self._more):
+                if end > until:
+                    break
+                if end > low:
+                    for column, count in zip(columns, (*amounts, *gpus), strict=True):
+                        column[node] += count
+            return
+        part = np.concatenate(list(self._parts(low, until)), 1)
+        few = part.shape[1] < self._fleet.size // _SPARSE
+        for column, amounts in zip(columns, part[2:], strict=True):
+            if few and not isinstance(column, list):
+                np.add.at(column, part[1], amounts)
+            else:  # Amounts are far below 2**53, so sums in doubles are exact.
+                column += np.bincount(part[1], amounts, self._fleet.size).astype(np.int64)
 
-def _columns_of(rows: list[Row], height: int) -> Ints:
-    if not rows:
-        return np.zeros((height, 0), np.int64)
-    return np.array([(*row[:4], *row[4]) for row in rows], np.int64).T.copy()
+    def last_ends(self, until: int) -> Ints:
+        """Give for each node the last end not after `until` (large fleets)."""
+        last = np.zeros(self._fleet.size, np.int64)
+        for part in self._parts(_BEFORE, until) if until >= self.soonest else ():
+            np.maximum.at(last, part[1], np.maximum(part[0], self.soonest))
+        return last
+
+    def _raw(self, time: int) -> int:
+        """Give the last end that has come by a time."""
+        return time if time >= self.soonest else _BEFORE
+
+    def _parts(self, after: int, until: int) -> Iterator[Ints]:
+        """Give the columns of the shares with an end behind `after` and up to `until`."""
+        blocks, more = self._rows, self._more_columns
+        first, last = np.searchsorted(more[0], (after, until), "right")
+        yield more[:, first:last]
+        for place in range(blocks.from_end(after), len(blocks)):
+            columns = blocks.columns(place)
+            low = int(np.searchsorted(columns[0], after, "right")) if int(columns[0, 0]) <= after else 0
+            if blocks.last(place) > until:
+                yield columns[:, low : int(np.searchsorted(columns[0], until, "right"))]
+                return
+            yield columns[:, low:]
 
 
 def held_until(state: State, job: Job) -> int:
