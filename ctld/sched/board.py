@@ -5,7 +5,8 @@ Everything here follows the logs of the state. It can be thrown away at any time
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from heapq import heappush
 
 from ctld.core.changes import ChangeLog
 from ctld.core.plan import Wait
@@ -19,7 +20,7 @@ from ctld.sched.lines import Line, Lines
 from ctld.sched.memory import PRIORITY, PlanMemory
 from ctld.sched.parked import Parked
 from ctld.sched.releases import FAR, Releases, Row
-from ctld.sched.wake import Bools, Cap
+from ctld.sched.wake import Cap, Place
 from muster.ids import UnixTime
 
 _MANY = 4096
@@ -58,8 +59,10 @@ class Board:
         self.waits: dict[int, Wait] = {}
         self.class_waits: dict[int, Wait] = {}
         self.parked = Parked()
-        self.due: set[Line] = set()
-        """Lines that the next pass has to look at."""
+        self.due: list[tuple[Place, int, Line]] = []
+        """A heap of lines that a pass has to look at, by where they stand (or stood: see `Line.called`)."""
+        self.behind: set[int] = set()
+        """Classes that are still to be looked at before a pass can be made: time ran out."""
         self.headless: set[str] = set()
         """Partitions whose first job that has to wait is to be found."""
         self.again: set[int] = set()
@@ -73,6 +76,10 @@ class Board:
         self.freed: set[int] = set()
         """Nodes of promises that were given up when it was too late to look at who could use them."""
         self._closed = memory.closed_now
+        self._closed_later = memory.closed_later
+        self._touched: set[int] = set()
+        self._moved: set[int] = set()
+        """Nodes that changed, and those of them on which runs did, since lines were last woken."""
         self._state_queue: Queue = state.queue
         self._free = state.free
         self._nodes = Reader(state.free.log)
@@ -89,38 +96,56 @@ class Board:
             and (lines < _MANY or lines < _EMPTY * len(state.queue.classes))  # Else most of them are empty.
         )
 
-    def follow(self, state: State, at: UnixTime) -> bool:
-        """Bring everything up to the state; False: too much changed, a new board is cheaper."""
+    def follow(self, state: State, at: UnixTime, spent: Callable[[], bool]) -> bool:
+        """Bring everything up to the state, or as much of it as there is time for (see `behind`); False: too much
+        changed, a new board is cheaper.
+
+        Args:
+            spent: says when the time is over; asked after each class.
+        """
         changed = self._nodes.news()
         classes = self._classes.news()
         if changed is None or (classes is None and not self._first):
             return False
-        touched = set(changed)
-        touched.update(self.taken)
-        touched.update(self.freed)
-        closed = self.memory.closed_now
-        if closed != self._closed:
-            touched.update(members(closed ^ self._closed))
-            self._closed = closed
-        moved = self.releases.follow(state)
+        touched = self._touched
+        touched.update(changed, self.taken, self.freed)
+        self._follow_closings()
+        self._moved.update(self.releases.follow(state))
         if self._first:
             self._first = False
+            touched.clear()  # The view is new.
             for hold in self.holds.values():
                 hold.checked = False
-            touched = set()
             classes = list(state.queue.classes)
-        everyone = {*(classes or ()), *self.again, *self.skipped}
+        behind = self.behind
+        behind.update(classes or (), self.again, self.skipped)
         self.again = set()
-        for number in everyone:
-            self._derive(state, number)
-        self._follow_nodes(state, at, touched, {*touched, *moved})
-        self.taken, self.freed = set(), set()
+        while behind:
+            self._derive(state, behind.pop())
+            if behind and spent():
+                return True
+        self._follow_nodes(state, at, touched, touched | self._moved)
+        self._touched, self._moved, self.taken, self.freed = set(), set(), set(), set()
         for number, line in self.parked.released(state):
             self._unpark(number, line)
         for line in self.lines.timed:
             line.awake = True
             self.consider(line)
         return True
+
+    def _follow_closings(self) -> None:
+        """Take over which nodes can be used, now and later."""
+        memory = self.memory
+        if memory.closed_now != self._closed:
+            self._touched.update(members(memory.closed_now ^ self._closed))
+            self._closed = memory.closed_now
+        if memory.closed_later != self._closed_later:
+            for node in members(memory.closed_later ^ self._closed_later):
+                for hold in self.holds.values():
+                    hold.touch(node)
+            self._closed_later = memory.closed_later
+            for number, line in self.parked.found_again():
+                self._unpark(number, line)
 
     def _derive(self, state: State, number: int) -> None:
         """Find the first job of a class, and put the class where it stands."""
@@ -166,20 +191,26 @@ class Board:
         if first is None:
             return
         self.lines.table.stands(line.number, first[0])
-        if line.awake:
-            self.due.add(line)
-            return
         place = line.standing(first[0])
+        if line.awake:
+            self.call(line, place)
+            return
         hold = self.holds.get(line.partition)
         if hold is None or place < hold.place:
-            self.due.add(line)
+            self.call(line, place)
         if place < line.stuck:
             # What kept those behind may stand behind this one.
             if any(place < other.place < line.stuck for other in self.holds.values()):
                 line.awake = True
-                self.due.add(line)
+                self.call(line, place)
             else:
                 line.stuck = place
+
+    def call(self, line: Line, place: Place) -> None:
+        """Have a pass look at a line whose first job stands there."""
+        if line.called != place:
+            line.called = place
+            heappush(self.due, (place, line.number, line))
 
     def _unpark(self, number: int, line: Line) -> None:
         line.parked.discard(number)
@@ -215,7 +246,7 @@ class Board:
                     column[node] = value
             if grown or self.lines.by_node:
                 self.opened.add(node)
-            else:
+            elif self.lines.table.counts(node):
                 self.fits(node, at)
 
     def spare(self, state: State, at: int, hold: Hold, node: int, taken: Iterable[Row] = ()) -> list[int]:
@@ -262,8 +293,8 @@ class Board:
         counts = self.fleet.free_counts(node, free.cores[node], free.gpus[node], more=free.more[node], rows=rows)
         return [int(free.cpus[node]), int(free.memory[node]), *counts]
 
-    def fits(self, node: int, at: int) -> Bools:
-        """Follow a change of a node; tell for each line whether it may find a place with it."""
+    def fits(self, node: int, at: int) -> int:
+        """Follow a change of a node; give the lines that may find a place with it, as a bitmap."""
         view = self.view
         free = [int(column[node]) for column in (view.cpus, view.memory, *view.gpus)]
         caps = []

@@ -73,7 +73,9 @@ def plan(
     memory = memory or PlanMemory()
     memory.follow(state, reachable)
     if plain(state):
-        board = _board(state, at, memory)
+        board = _board(state, at, memory, spent)
+        if board.behind:
+            return Plan(at, (), board.waits, board.class_waits, False)
         if not board.lines.odd:
             made = EventPass(state, at, board).run(spent)
             memory.prune(state)
@@ -119,12 +121,12 @@ def plain(state: State) -> bool:
     )
 
 
-def _board(state: State, at: UnixTime, memory: PlanMemory) -> Board:
-    """Give the board that the memory keeps, brought up to the state, or a new one."""
+def _board(state: State, at: UnixTime, memory: PlanMemory, spent: Callable[[], bool]) -> Board:
+    """Give the board that the memory keeps, or a new one, brought up to the state as far as there is time."""
     board = memory.board
-    if board is None or not board.is_about(state, memory) or not board.follow(state, at):
+    if board is None or not board.is_about(state, memory) or not board.follow(state, at, spent):
         board = memory.board = Board(state, memory)
-        board.follow(state, at)
+        board.follow(state, at, spent)
     return board
 
 

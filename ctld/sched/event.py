@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from ctld.core.licenses import Licences
+from ctld.core.limits.book import Rule
 from ctld.core.limits.gate import Gate
 from ctld.core.model import Job, NodeShare
 from ctld.core.plan import Plan, Start, Wait
@@ -33,9 +34,6 @@ from ctld.sched.select import Pick, choose, fits_within
 from ctld.sched.tries import tries
 from ctld.sched.wake import NOWHERE, Place
 from muster.ids import UnixTime
-
-Item = tuple[Place, int, Line | None, str]
-"""Who is next: place, a number that breaks ties, the line; of a promise None and its partition."""
 
 
 class EventPass:
@@ -63,31 +61,29 @@ class EventPass:
         """Partitions whose promised job started elsewhere after the pass had come by."""
         self._openings = Openings(board, at)
         self._cursors: dict[int, Cursor] = {}
+        self._begun: set[int] = set()
+        """Classes of which jobs were started."""
         self._noted: dict[int, dict[int, Wait]] = {}
         """Class -> what its cursor said of jobs that it left out."""
-        self._line: list[Item] = []
+        self._reaches: list[tuple[Place, str]] = []
+        """A heap of places of promised jobs, with their partitions."""
         self._blocked: set[str] = set()
         """Partitions in which a job waits for resources."""
-        self._lined: set[str] = set()
-        """Partitions all of whose lines are looked at."""
         self._now: Place = NOWHERE
         """Where the pass is."""
 
     def run(self, spent: Callable[[], bool]) -> Plan:
         """Make the pass; the board is brought up to what it chose."""
         board = self.board
-        for due in board.due:
-            self._call(due)
         for partition in board.headless:
-            self._call_all(partition)
+            self._openings.behead(partition)
         for partition, hold in board.holds.items():
-            heappush(self._line, (hold.place, -1, None, partition))
-        board.due = set()
+            heappush(self._reaches, (hold.place, partition))
         for node in sorted(board.opened):
             self._openings.open(node)
         board.opened = set()
         while self._step(spent):
-            if spent() and (self._line or self._openings.foremost() is not None):
+            if spent() and (board.due or self._reaches or self._openings.foremost() is not None):
                 self.complete = False
             if not self.complete:
                 break
@@ -110,12 +106,16 @@ class EventPass:
             first = opened.first(self.board.lines.heads)
             assert first is not None
             place = opened.standing(first[0])
-        if self._line and (opened is None or self._line[0][0] <= place):
-            self._now, _, line, partition = heappop(self._line)
-            if line is None:
-                self._reach(partition, spent)
-            else:
-                self._visit(line, spent)
+        due = self.board.due
+        reach = self._reaches[0][0] if self._reaches else None
+        if reach is not None and (opened is None or reach <= place) and (not due or reach <= due[0][0]):
+            self._now, partition = heappop(self._reaches)
+            self._reach(partition, spent)
+        elif due and (opened is None or due[0][0] <= place):
+            self._now, _, line = heappop(due)
+            if line.called == self._now:
+                line.called = None
+            self._visit(line, spent)
         elif opened is not None:
             self._now = place
             self._visit(opened, spent)
@@ -126,9 +126,8 @@ class EventPass:
     def _leave(self) -> None:
         """Leave the board for the next pass."""
         board = self.board
-        board.due.update(line for _, _, line, _ in self._line if line is not None)
         board.headless = (set() if self.complete else board.headless - self._blocked) | self._beheaded
-        board.again.update(self._cursors)
+        board.again.update(self._begun)
         for number, noted in self._noted.items():
             board.waits.update(noted)
             board.skipped.setdefault(number, []).extend(noted)
@@ -145,15 +144,12 @@ class EventPass:
         first = line.first(self.board.lines.heads)
         if first is not None:
             self.board.lines.table.stands(line.number, first[0])
-            heappush(self._line, (line.standing(first[0]), line.number, line, line.partition))
+            self.board.call(line, line.standing(first[0]))
 
-    def _call_all(self, partition: str) -> None:
+    def _behead(self, partition: str) -> None:
         """Look at all lines of a partition: the first job that has to wait is to be found."""
         self.board.headless.add(partition)
-        if partition not in self._lined:
-            self._lined.add(partition)
-            for line in self.board.lines.inside(partition):
-                self._call(line)
+        self._openings.behead(partition)
 
     def _reach(self, partition: str, spent: Callable[[], bool]) -> None:
         """Come to where a promised job stands."""
@@ -162,14 +158,29 @@ class EventPass:
             return
         if partition not in self._blocked:
             line = self._line_of(hold)
-            if line is not None:
+            if line is not None and not self._waits_on(hold, line):
                 self._visit(line, spent)
         if partition in self._blocked:
             if self.board.holds.get(partition) is hold and not any(hold is one for one in self._kept):
                 self._give_up(hold)
         elif self.board.holds.get(partition) is hold:  # Something else than nodes keeps it from starting.
             self._give_up(hold)
-            self._call_all(partition)
+            self._behead(partition)
+
+    def _waits_on(self, hold: Hold, line: Line) -> bool:
+        """See to the promise of a job for which nothing has come free; False: there is more to be looked at."""
+        board = self.board
+        if line.awake or line.demand.varies or self._openings.nodes(line):
+            return False
+        _, number = line.first(board.lines.heads) or (0, 0)
+        entry, job = line.entries[number], self.state.jobs[hold.job_id]
+        if (entry.limited and self._limit_of(line, entry, job) is not None) or board.memory.lost(entry):
+            return False
+        if self._keeper.is_untouched(hold):
+            self._promised(hold)
+        else:
+            self._wait(line, entry, job)
+        return True
 
     def _line_of(self, hold: Hold) -> Line | None:
         """Give the line whose first job a promise is for."""
@@ -198,8 +209,9 @@ class EventPass:
             entry = line.entries[number]
             cursor = self._cursors.get(number)
             if cursor is None:
-                noted = self._noted[number] = {}
+                noted: dict[int, Wait] = {}
                 cursor = self._cursors[number] = Cursor(self.state, entry.jobs, noted)
+                self._noted[number] = noted
             if cursor.key != key:
                 self._moved(number, cursor)
                 return
@@ -293,22 +305,30 @@ class EventPass:
     def _is_limited(self, line: Line, entry: Entry, job: Job) -> bool:
         """Park a class that limits or licences keep from starting."""
         board, number = self.board, entry.jobs.id
+        found = self._limit_of(line, entry, job)
+        if found is None:
+            return False
+        board.class_waits[number], rule = found
+        if rule is not None and self.gate is not None and entry.asked is not None:
+            board.parked.for_limit(number, line, rule, entry.asked, self.gate.count(rule.key))
+        elif found[0] is NO_LICENCE:
+            board.parked.for_licence(number, line, self.state.free.licenses)
+        else:
+            board.parked.for_a_pass(number, line)
+        return True
+
+    def _limit_of(self, line: Line, entry: Entry, job: Job) -> tuple[Wait, Rule | None] | None:
+        """Give what limits or licences say that keep a job from starting, and the rule that it is, if it is one."""
         if entry.asked is not None and self.gate is not None:
             wait = self.thresholds.bar(entry.rules) if entry.rules is not None else None
             if wait is not None:
-                board.class_waits[number] = wait
-                board.parked.for_a_pass(number, line)
-                return True
+                return wait, None
             found = self.gate.rule_before(job, line.partition, entry.asked)
             if found is not None:
-                board.class_waits[number] = Wait(found[0].reason, limit=found[1])
-                board.parked.for_limit(number, line, found[0], entry.asked, self.gate.count(found[0].key))
-                return True
+                return Wait(found[0].reason, limit=found[1]), found[0]
         if entry.licenses and self.licences.free(entry.licenses) is None:
-            board.class_waits[number] = NO_LICENCE
-            board.parked.for_licence(number, line, self.state.free.licenses)
-            return True
-        return False
+            return NO_LICENCE, None
+        return None
 
     def _note_start(self, line: Line, entry: Entry, cursor: Cursor, shares: tuple[NodeShare, ...]) -> None:
         name, job, board = line.partition, cursor.job, self.board
@@ -334,6 +354,7 @@ class EventPass:
                 hold.touch(share.node)
         self.guard.took(self.fleet, shares, end, name)
         self._openings.taken([share.node for share in shares])
+        self._begun.add(entry.jobs.id)
         cursor.started()
 
     def _consumed(self, job_id: int) -> None:
@@ -350,7 +371,7 @@ class EventPass:
                 self._open(hold.nodes)
             else:
                 self._give_up(hold)
-                self._call_all(hold.partition)
+                self._behead(hold.partition)
 
     def _give_up(self, hold: Hold) -> None:
         """Drop a promise, and let those who stand behind it look at what it kept."""
@@ -379,22 +400,28 @@ class EventPass:
         board, name = self.board, line.partition
         if board.memory.lost(entry):
             board.class_waits[entry.jobs.id] = board.memory.unavailable(line.demand)
+            board.parked.for_nodes(entry.jobs.id, line)
             line.parked.add(entry.jobs.id)
             self._call(line)
             return
-        self._blocked.add(name)
         old = board.holds.get(name)
         hold = self._keeper.promise(entry, job, self._now, old)
-        self._kept.append(hold)
         if hold is not old:
             board.holds[name] = hold
             if old is not None:
                 self._show(old.job_id)
-        if hold.reservation is not None:
-            self.guard.add(hold.reservation)
-        if board.waits.get(job.id) is not hold.wait:
-            self._show(job.id)
+        self._promised(hold)
         if old is not None and hold is not old:
             self._open(old.nodes)
         self._open(self._keeper.relaxed)
         self._keeper.relaxed.clear()
+
+    def _promised(self, hold: Hold) -> None:
+        """Let those behind look at a promise that is kept or made."""
+        self._blocked.add(hold.partition)
+        self._openings.blocked(hold.partition)
+        self._kept.append(hold)
+        if hold.reservation is not None:
+            self.guard.add(hold.reservation)
+        if self.board.waits.get(hold.job_id) is not hold.wait:
+            self._show(hold.job_id)

@@ -6,7 +6,7 @@ only at those that something has come free for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from ctld.core.queue import JobClass
@@ -24,8 +24,8 @@ class Line:
     """Classes that ask for the same nodes, in the same partition, for the same time."""
 
     __slots__ = (
-        "_heap", "alone", "awake", "demand", "entries", "failing", "limit_seconds", "number", "parked", "partition",
-        "place", "stuck", "tier",
+        "_heap", "alone", "awake", "called", "demand", "entries", "failing", "limit_seconds", "number", "parked",
+        "partition", "place", "stuck", "tier",
     )  # fmt: skip
 
     def __init__(self, number: int, entry: Entry, demand: Demand) -> None:
@@ -45,6 +45,8 @@ class Line:
         self.alone = demand.single and demand.manner.tightest and not demand.need.uneven and not demand.by_node
         self.alone = self.alone and not demand.varies
         """Its jobs take the tightest of the nodes that have room."""
+        self.called: Place | None = None
+        """Where it stands in line for the pass."""
         self.failing = False
         """Counts promised a place last time, and the bitmaps did not hold it."""
         self._heap: list[tuple[int, int]] = []
@@ -91,7 +93,7 @@ class Lines:
         """Some line is choosy about cores and devices, which counts do not tell."""
         self._of: dict[LineKey, Line] = {}
         self._of_class: dict[int, list[Line]] = {}
-        self._in: dict[str, list[Line]] = {}
+        self._in: dict[str, int] = {}
         self._units: dict[Demand, Units] = {}
 
     def units(self, demand: Demand) -> Units:
@@ -132,9 +134,9 @@ class Lines:
         """Give the lines of a class."""
         return self._of_class.get(number, [])
 
-    def inside(self, partition: str) -> Iterator[Line]:
-        """Walk the lines of a partition."""
-        return iter(self._in.get(partition, ()))
+    def of_partition(self, partition: str) -> int:
+        """Give the lines of a partition as a bitmap by number."""
+        return self._in.get(partition, 0)
 
     def _line(self, entry: Entry, demand: Demand) -> Line:
         key = demand.number, entry.partition.name, entry.limit_seconds, entry.tier, entry.place
@@ -143,7 +145,7 @@ class Lines:
             number = self.table.add(self.units(demand), end_of(0, entry.limit_seconds), entry.tier)
             line = self._of[key] = Line(number, entry, demand)
             self.all.append(line)
-            self._in.setdefault(line.partition, []).append(line)
+            self._in[line.partition] = self._in.get(line.partition, 0) | 1 << number
             self.by_node = self.by_node or demand.by_node
             if demand.manner.switches:
                 self.timed.append(line)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from ctld.core.accounts import Accounts
 from ctld.core.cluster import Node, PartitionSpec, Settings
@@ -129,7 +130,6 @@ class PlanMemory:
         if closed != self.closed_later:
             self.closed_later = closed
             self._closings += 1
-            self.board = None
         for job_id in state.completing:
             for node in state.jobs[job_id].completing:
                 closed |= 1 << node
@@ -237,7 +237,10 @@ class PlanMemory:
         return self._ranks.get(qos, 0)
 
     def demand(self, partition: PartitionSpec, request: Request) -> Demand | Wait:
-        """Give the demand of a request in a partition, or why it can never be met there."""
+        """Give the demand of a request in a partition, or why it can never be met there. Requests that ask for the
+        same nodes have the same."""
+        if request.licenses or request.time_min_minutes:
+            request = replace(request, licenses="", time_min_minutes=0)
         key = (request, partition.name, partition.min_nodes, partition.max_nodes)
         found = self._demands.get(key)
         if found is None:

@@ -33,6 +33,8 @@ class Parked:
         self._groups: dict[Key, _Group] = {}
         self._each: dict[Seat, None] = {}
         """Looked at in every pass: what keeps them changes with time, or in a way that no counter shows."""
+        self._nodes: dict[Seat, None] = {}
+        """No node that they need can be used."""
         self._where: dict[Seat, Key | None] = {}
 
     def for_licence(self, number: int, line: Line, used: dict[str, int]) -> None:
@@ -70,11 +72,23 @@ class Parked:
         self.forget(number, line)
         self._each[number, line] = None
 
+    def for_nodes(self, number: int, line: Line) -> None:
+        """Park a class until other nodes can be used."""
+        self.forget(number, line)
+        self._nodes[number, line] = None
+
+    def found_again(self) -> list[Seat]:
+        """Give those that waited for nodes, now that others can be used, and forget them."""
+        found = list(self._nodes)
+        self._nodes.clear()
+        return found
+
     def forget(self, number: int, line: Line) -> None:
         """Do not look at a class any more."""
         seat = number, line
         self._licences.pop(seat, None)
         self._each.pop(seat, None)
+        self._nodes.pop(seat, None)
         key = self._where.pop(seat, None)
         if key is not None:
             group = self._groups[key]

@@ -11,20 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ctld.sched.fleet import Fleet, Ints, View
+from ctld.sched.fleet import Fleet, Ints, View, members
+from ctld.sched.tally import FIRST, Bools, Counts, Thresholds, bitmap_of, doubled, places
 from ctld.sched.units import Units
 
-Bools = npt.NDArray[np.bool_]
 Place = tuple[int, int, int]
 """Where a job stands in the order of a pass: tier, order key, place of the partition in its list."""
 NOWHERE: Place = (-(1 << 62), 0, 0)
 """Before everybody."""
 _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
-_FIRST = 64
 _HUGE = 1 << 60
+_MOST_KNOWN = 256
 
 
 @dataclass(slots=True)
@@ -37,49 +36,51 @@ class Cap:
 
 
 class WakeTable:
-    """Rows are numbers of lines."""
+    """Rows are numbers of lines; sets of lines are bitmaps by number."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.size = 0
+        self.empty = 0
+        """Lines that nobody stands in."""
         self._width = 2 + fleet.width
-        self._kinds = len(fleet.kinds)
-        self._need: Ints = np.zeros((self._kinds, self._width, _FIRST), np.int64)
-        self._sets: Ints = np.zeros(_FIRST, np.int64)
-        self._seconds: Ints = np.zeros(_FIRST, np.int64)
-        self._tier: Ints = np.zeros(_FIRST, np.int64)
-        self._high: Ints = np.zeros(_FIRST, np.int64)
-        self._low: Ints = np.zeros(_FIRST, np.int64)
+        self._shape_of: dict[tuple[bytes, int], int] = {}
+        self._least: Ints = np.zeros((len(fleet.kinds), self._width, FIRST), np.int64)
+        """[hardware, resource, shape]: what lines ask for, most of which differ in their time alone."""
+        self._lines: list[int] = []
+        """By shape, those whose jobs need one node."""
+        self._known: dict[int, int] = {}
+        """Some of what `_lines_of` gives."""
+        self._within = [[Thresholds() for _ in range(self._width)] for _ in fleet.kinds]
+        """[hardware][resource] -> shapes that ask for no more than an amount."""
+        self._sets: list[tuple[int, int]] = []
+        """(nodes, shapes that these nodes could serve)"""
+        self._shape: Ints = np.zeros(FIRST, np.int64)
+        """Line -> its shape."""
+        self._seconds: Ints = np.zeros(FIRST, np.int64)
+        self._tier: Ints = np.zeros(FIRST, np.int64)
+        self._high: Ints = np.zeros(FIRST, np.int64)
+        self._low: Ints = np.zeros(FIRST, np.int64)
         """The order key of the first job, in two parts; `_high` below 0: before everybody."""
-        self._set_of: dict[int, int] = {}
-        self._inside: Bools = np.zeros((4, max(1, fleet.size)), np.bool_)
-        """[set of nodes, node]"""
-        self._several: list[int] = []
-        """Lines whose jobs may need several nodes."""
-        self._row: dict[int, int] = {}
-        """Line -> its row in what follows."""
-        self._rows: Ints = np.zeros(0, np.int64)
-        self._most: Ints = np.zeros(0, np.int64)
-        self._wanted: Ints = np.zeros(0, np.int64)
-        self._parts: list[tuple[int, Ints, Ints]] = []
-        """(resource, rows that count it, how much of it a unit takes)"""
-        self._counted: npt.NDArray[np.int32] = np.zeros((0, max(1, fleet.size)), np.int32)
-        self._total: Ints = np.zeros(0, np.int64)
-        self._units: list[Units] = []
+        self._counts = Counts(fleet)
 
     def add(self, units: Units, seconds: int, tier: int) -> int:
         """Give a new line its row; `seconds`: its limit as it is planned, FAR for none."""
         number = self.size
-        if number == len(self._sets):
-            self._grow()
+        if number == len(self._shape):
+            for name in ("_shape", "_seconds", "_tier", "_high", "_low"):
+                setattr(self, name, doubled(getattr(self, name)))
         self.size += 1
-        self._need[:, :, number] = units.least
-        self._sets[number] = self._set(units.bits)
+        shape = self._shape[number] = self._shape_number(units)
         self._seconds[number] = min(seconds, _HUGE)
         self._tier[number] = tier
         self._high[number] = -1
+        self.empty |= 1 << number
         if units.several:
-            self._add_several(number, units)
+            self._counts.add(number, units, int(shape))
+        else:
+            self._lines[shape] |= 1 << number
+            self._known.clear()
         return number
 
     def stands(self, number: int, key: int | None) -> bool:
@@ -87,121 +88,127 @@ class WakeTable:
         high, low = (-1, 0) if key is None else (key >> _ID_BITS, key & _ID_MASK)
         if self._high[number] == high and self._low[number] == low:
             return False
+        if (high < 0) != bool(self._high[number] < 0):
+            self.empty ^= 1 << number
         self._high[number], self._low[number] = high, low
         return True
 
     def judged(self, number: int, view_of: Callable[[], View]) -> None:
         """Note that a line found no place in this view."""
-        row = self._row.get(number)
-        if row is None:
-            return
-        units, view = self._units[row], view_of()
-        self._counted[row] = 0
-        counted = units.count(view, self.fleet.kind_column)
-        self._counted[row, units.nodes] = counted
-        self._total[row] = counted.sum()
+        self._counts.judged(number, view_of)
 
-    def on(self, node: int, free: Sequence[int], caps: Sequence[Cap], at: int) -> Bools:
-        """Follow a change of a node; tell for each line whether it may find a place with that node.
+    def counts(self, node: int) -> bool:
+        """Tell whether any units are counted on a node, which has to be followed when it has less free."""
+        return bool(self._counts.size) and self._counts.any(node)
+
+    def on(self, node: int, free: Sequence[int], caps: Sequence[Cap], at: int) -> int:
+        """Follow a change of a node; give the lines that may find a place with that node.
 
         Args:
             free: CPUs, memory, GPUs by column; fewer than no CPUs: it cannot be used.
             caps: what promises leave there.
             at: now.
         """
-        size = self.size
-        rows = self._rows
-        need = self._need[self.fleet.kind[node]]
-        left = None
-        if not caps:
-            fits: Bools = need[0, :size] <= free[0]
-            for column in range(1, self._width):
-                fits &= need[column, :size] <= free[column]
-        else:
-            left = self._left(free, caps, at)
-            fits = (need[:, :size] <= left).all(0)
-        fits &= self._inside[self._sets[:size], node]
-        if len(rows):
-            units = np.where(fits[rows], self._most, 0)
-            for resource, these, amounts in self._parts:
-                have = free[resource] if left is None else left[resource][rows[these]]
-                units[these] = np.minimum(units[these], np.maximum(have, 0) // amounts)
-            self._total += units - self._counted[: len(rows), node]
-            fits[rows] &= self._total >= self._wanted
-            self._counted[: len(rows), node] = units
-        return fits
+        kind = self.fleet.kind[node]
+        shapes = -1
+        for most, within in zip(free, self._within[kind], strict=True):
+            shapes &= within.of(most)
+        if shapes:
+            inside = 0
+            for nodes, served in self._sets:
+                if nodes >> node & 1:
+                    inside |= served
+            shapes &= inside
+        fits = self._lines_of(shapes)
+        if caps and fits:
+            lines = places(fits)
+            fits = bitmap_of(lines[self._serves(kind, lines, self._left(lines, free, caps, at))])
+        counts = self._counts
+        if not counts.size:
+            return fits
+        if not shapes:
+            counts.none(node)
+            return 0
+        units = counts.units(shapes, free)
+        if caps:
+            rows = units.nonzero()[0]
+            lines = counts.lines[rows]
+            left = self._left(lines, free, caps, at)
+            units[rows] = np.where(self._serves(kind, lines, left), counts.limited(rows, left), 0)
+        return fits | counts.follow(node, units)
 
-    def behind(self, place: Place) -> Bools:
-        """Tell for each line whether its first job stands behind a place (a job's own other partitions do not)."""
-        tier, key, _ = place
-        cap_high, cap_low = key >> _ID_BITS, key & _ID_MASK
-        size = self.size
-        high = self._high[:size]
-        found: Bools = (high > cap_high) | ((high == cap_high) & (self._low[:size] > cap_low))
-        lines = self._tier[:size]
-        found = (lines > tier) | ((lines == tier) & found)
-        found &= high >= 0
+    def _lines_of(self, shapes: int) -> int:
+        """Give the lines of some shapes whose jobs need one node."""
+        found = self._known.get(shapes)
+        if found is None:
+            found = 0
+            for shape in members(shapes):
+                found |= self._lines[shape]
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            self._known[shapes] = found
         return found
 
-    def empty(self) -> Bools:
-        """Tell for each line whether nobody stands in it."""
-        found: Bools = self._high[: self.size] < 0
-        return found
+    def _serves(self, kind: int, lines: Ints, left: Ints) -> Bools:
+        """Tell for each of some lines whether so much ([resource, place in `lines`]) is enough for the smallest
+        share."""
+        enough: Bools = np.logical_and.reduce(self._least[kind][:, self._shape[lines]] <= left, 0)
+        return enough
 
-    def foremost(self, among: Bools) -> list[int]:
+    def behind(self, place: Place, lines: int) -> int:
+        """Give those of some lines whose first job stands behind a place; a job's own other partitions do not."""
+        numbers = places(lines)
+        return bitmap_of(numbers[self._are_behind(place, numbers)])
+
+    def foremost(self, among: int) -> list[int]:
         """Give those of some lines whose first jobs stand first: one, or several for one job in several partitions."""
-        found = np.flatnonzero(among & (self._high[: self.size] >= 0))
-        if len(found) > 1:
-            for column in (self._tier, self._high, self._low):
-                values = column[found]
-                found = found[values == values.min()]
-                if len(found) == 1:
-                    break
+        among &= ~self.empty
+        if not among:
+            return []
+        found = places(among)
+        for column in (self._tier, self._high, self._low):
+            if len(found) == 1:
+                break
+            values = column[found]
+            found = found[values == values.min()]
         listed: list[int] = found.tolist()
         return listed
 
-    def _left(self, free: Sequence[int], caps: Sequence[Cap], at: int) -> Ints:
-        """Give what is left for each line, as [resource, line]."""
-        size = self.size
-        left: Ints = np.repeat(np.array(free, np.int64)[:, None], size, 1)
+    def _are_behind(self, place: Place, lines: Ints) -> Bools:
+        tier, key, _ = place
+        cap_high, cap_low = key >> _ID_BITS, key & _ID_MASK
+        high, tiers = self._high[lines], self._tier[lines]
+        found: Bools = (high > cap_high) | ((high == cap_high) & (self._low[lines] > cap_low))
+        found = (tiers > tier) | ((tiers == tier) & found)
+        found &= high >= 0
+        return found
+
+    def _left(self, lines: Ints, free: Sequence[int], caps: Sequence[Cap], at: int) -> Ints:
+        """Give what is left for some lines, as [resource, place in `lines`]."""
+        left: Ints = np.repeat(np.array(free, np.int64)[:, None], len(lines), 1)
+        ends = self._seconds[lines] + at
         for cap in caps:
-            behind = self.behind(cap.place)
-            behind &= self._seconds[:size] + at > cap.start_at
-            for resource, most in enumerate(cap.spare):
-                np.minimum(left[resource], most, out=left[resource], where=behind)
+            outlast = ends > cap.start_at
+            outlast &= self._are_behind(cap.place, lines)
+            np.minimum(left, np.array(cap.spare, np.int64)[:, None], out=left, where=outlast)
         return left
 
-    def _set(self, bits: int) -> int:
-        number = self._set_of.get(bits)
+    def _shape_number(self, units: Units) -> int:
+        key = units.least.tobytes(), units.bits
+        number = self._shape_of.get(key)
         if number is None:
-            number = self._set_of[bits] = len(self._set_of)
-            if number == len(self._inside):
-                self._inside = np.concatenate((self._inside, np.zeros_like(self._inside)))
-            raw = np.frombuffer(bits.to_bytes((self.fleet.size + 7) // 8 or 1, "little"), np.uint8)
-            inside = np.unpackbits(raw, bitorder="little")[: self.fleet.size]
-            self._inside[number, : self.fleet.size] = inside
+            number = self._shape_of[key] = len(self._shape_of)
+            if number == self._least.shape[2]:
+                self._least = doubled(self._least)
+            self._least[:, :, number] = units.least
+            self._lines.append(0)
+            for within, wants in zip(self._within, units.least.tolist(), strict=True):
+                for one, want in zip(within, wants, strict=True):
+                    one.add(want, number)
+            for at, (nodes, served) in enumerate(self._sets):
+                if nodes == units.bits:
+                    self._sets[at] = nodes, served | 1 << number
+                    break
+            else:
+                self._sets.append((units.bits, 1 << number))
         return number
-
-    def _add_several(self, number: int, units: Units) -> None:
-        row = len(self._several)
-        self._several.append(number)
-        self._row[number] = row
-        self._units.append(units)
-        self._rows = np.array(self._several, np.int64)
-        self._most = np.append(self._most, units.limits)
-        self._wanted = np.append(self._wanted, units.wanted)
-        self._total = np.append(self._total, 0)
-        if row >= len(self._counted):
-            more = np.zeros((max(8, row), self._counted.shape[1]), np.int32)
-            self._counted = np.concatenate((self._counted, more))
-        self._parts = []
-        for resource in range(self._width):
-            pairs = [(at, amount) for at, one in enumerate(self._units) for r, amount in one.per_unit if r == resource]
-            if pairs:
-                places, amounts = np.array(pairs, np.int64).T
-                self._parts.append((resource, places, amounts))
-
-    def _grow(self) -> None:
-        for name in ("_need", "_sets", "_seconds", "_tier", "_high", "_low"):
-            column = getattr(self, name)
-            setattr(self, name, np.concatenate((column, np.zeros_like(column)), -1))
