@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import load, plan
+from bench import events, load, plan
 from bench.acknowledged import ack_under_planning
 from bench.core_memory import core_memory
 from bench.measure import (
@@ -302,6 +302,23 @@ FIGURES = {
         Figure(
             "predicted_wait", "mean predicted wait by resource over whole nodes, 1,000 nodes and 5,000 jobs",
             "ratio", 0.5, None, "lower", lambda quick: plan.predicted_wait(1000, 500 if quick else 5000),
+        ),
+        Figure(
+            "event_pass", "pass after one job ends or comes, 10,000 nodes and 100,000 pending jobs, CPU time",
+            "ms", {"p50_ms": 0.3, "p99_ms": 5.0}, {"p50_ms": 0.1, "p99_ms": 2.0}, "lower",
+            lambda quick: events.event_pass(1000, 1000, 100) if quick else events.event_pass(10_000, 100_000, 2000),
+        ),
+        Figure(
+            "event_growth", "its median with 100,000 pending jobs over that with 10,000, on 10,000 nodes",
+            "ratio", 1.5, 1.1, "lower",
+            lambda quick: (
+                events.event_growth(1000, 300, 3000, 100)
+                if quick else events.event_growth(10_000, 10_000, 100_000, 2000)
+            ),
+        ),
+        Figure(
+            "budget", "longest pass that is told to stop at 50 ms, of 10,000 nodes and 100,000 new jobs, CPU time",
+            "ms", 60.0, None, "lower", lambda quick: events.budget(1000, 1000) if quick else events.budget(10_000, 100_000),
         ),
         Figure(
             "ack_under_planning",
