@@ -178,6 +178,11 @@ class Accounts:
         """Give the user's default account, the first one where none is marked; empty for an unknown user."""
         return self._defaults.get(user, "")
 
+    def with_above(self, account: str) -> tuple[str, ...]:
+        """Give the name of an account and of those that it lies in; what holds for these holds for it."""
+        one = self.account(account)
+        return (account,) if one is None else tuple(above.account for above in self.path(one.id))
+
     def children(self, association_id: int) -> tuple[Association, ...]:
         """Give what is directly below an association, in the order of the feed."""
         return tuple(self._children.get(association_id, ()))

@@ -124,7 +124,7 @@ class _Look:
                 demand, problem = self._request(entry, problem)
             stages.append(Stage(name, False, problem))
         else:
-            stages += grounds.admitted(job, partition, asked)
+            stages += grounds.admitted(state, job, partition, asked)
         if partition.name in state.partitions:
             limits = tuple(self._limits(entry))
             stages += self._limiting(entry, limits)

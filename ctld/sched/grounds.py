@@ -104,21 +104,29 @@ def barred(state: State, job: Job, partition: PartitionSpec, wait: Wait, asked: 
         allowed = sorted(state.accounts.allowed_qos(found.id)) if found is not None else sorted(state.accounts.qos)
         return "access", f"QOS {spec.qos} is none of the {len(allowed)} that it may use: {', '.join(allowed)}"
     if reason is Reason.ACCOUNT_NOT_ALLOWED:
-        return "access", _not_let_in("account", spec.account, name, partition.allow_accounts, partition.deny_accounts)
+        lists = partition.allow_accounts, partition.deny_accounts
+        return "access", _not_let_in("account", _placed(state, spec.account, lists[1]), name, *lists)
     if reason is Reason.QOS_NOT_ALLOWED:
         return "access", _not_let_in("QOS", spec.qos, name, partition.allow_qos, partition.deny_qos)
     return "request", wait.text or str(reason)
 
 
-def admitted(job: Job, partition: PartitionSpec, asked: int) -> list[Stage]:
+def _placed(state: State, account: str, listed: tuple[str, ...]) -> str:
+    """Name an account with the one above it for which it is meant where only that is listed."""
+    found = next((name for name in state.accounts.with_above(account) if name in listed), account)
+    return account if found == account else f"{account} (below {found})"
+
+
+def admitted(state: State, job: Job, partition: PartitionSpec, asked: int) -> list[Stage]:
     """Give the stages of a partition that takes a job: its state, and the lists and the time that it passed.
 
     Args:
         asked: seconds of a run there; -1: no limit.
     """
     stages = [Stage("partition", True, f"partition {partition.name} is {partition.state}")]
+    account = _placed(state, job.spec.account, partition.allow_accounts)
     lists = (
-        ("account", job.spec.account, partition.allow_accounts, partition.deny_accounts),
+        ("account", account, partition.allow_accounts, partition.deny_accounts),
         ("QOS", job.spec.qos, partition.allow_qos, partition.deny_qos),
     )
     said = []

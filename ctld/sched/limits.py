@@ -56,9 +56,11 @@ def bar(
         return Wait(Reason.INVALID_ACCOUNT)
     if "qos" in enforce and state.accounts.qos and not _may_use(state, rules, spec):
         return Wait(Reason.INVALID_QOS)
-    if not _is_let_in(spec.account, partition.allow_accounts, partition.deny_accounts):
-        return Wait(Reason.ACCOUNT_NOT_ALLOWED)
-    if not _is_let_in(spec.qos, partition.allow_qos, partition.deny_qos):
+    if partition.allow_accounts or partition.deny_accounts:
+        names = state.accounts.with_above(spec.account)
+        if not _is_let_in(names, partition.allow_accounts, partition.deny_accounts):
+            return Wait(Reason.ACCOUNT_NOT_ALLOWED)
+    if not _is_let_in((spec.qos,), partition.allow_qos, partition.deny_qos):
         return Wait(Reason.QOS_NOT_ALLOWED)
     if not state.limits.enforced:
         return None
@@ -76,8 +78,9 @@ def _may_use(state: State, rules: Ruleset, spec: JobSpec) -> bool:
     return names <= set(state.accounts.allowed_qos(rules.association.id))
 
 
-def _is_let_in(name: str, allowed: Sequence[str], denied: Sequence[str]) -> bool:
-    return name in allowed if allowed else name not in denied
+def _is_let_in(names: Sequence[str], allowed: Sequence[str], denied: Sequence[str]) -> bool:
+    """Tell whether one of these names is let in, or none of them is kept out."""
+    return any(name in allowed for name in names) if allowed else not any(name in denied for name in names)
 
 
 class Thresholds:

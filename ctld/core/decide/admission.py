@@ -44,7 +44,7 @@ def check_admission(state: State, spec: JobSpec, partitions: Sequence[PartitionS
         Denied, InvalidInput, Refused: in Slurm's words.
     """
     for partition in partitions:
-        _check_access(spec, partition, caller)
+        _check_access(state, spec, partition, caller)
     closed = [p for p in partitions if p.state in (PartitionState.DRAIN, PartitionState.INACTIVE)]
     if len(closed) == len(partitions):
         raise refused(2070, f"partition {closed[0].name} is {closed[0].state}")
@@ -63,7 +63,7 @@ def check_limits(state: State, spec: JobSpec, partitions: Sequence[PartitionSpec
         raise problems[0]
 
 
-def _check_access(spec: JobSpec, partition: PartitionSpec, caller: Caller) -> None:
+def _check_access(state: State, spec: JobSpec, partition: PartitionSpec, caller: Caller) -> None:
     if partition.root_only and not caller.admin:
         raise denied(2002, f"partition {partition.name} is for root only")
     if partition.disable_root_jobs and spec.uid == 0:
@@ -71,10 +71,10 @@ def _check_access(spec: JobSpec, partition: PartitionSpec, caller: Caller) -> No
     groups = partition.allow_groups
     if groups and not caller.admin and not {spec.group, *caller.groups}.intersection(groups):
         raise denied(2003, f"partition {partition.name} is open to the groups {', '.join(groups[:20])}")
-    accounts = partition.allow_accounts
-    if accounts and spec.account not in accounts:
+    accounts, own = partition.allow_accounts, state.accounts.with_above(spec.account)
+    if accounts and not set(own).intersection(accounts):
         raise invalid(2045, f"partition {partition.name} is open to the accounts {', '.join(accounts[:20])}")
-    if not accounts and spec.account in partition.deny_accounts:
+    if not accounts and set(own).intersection(partition.deny_accounts):
         raise invalid(2045, f"partition {partition.name} is closed to account {spec.account}")
     if partition.allow_qos and spec.qos not in partition.allow_qos:
         raise invalid(2066, f"partition {partition.name} is open to the QOS {', '.join(partition.allow_qos[:20])}")

@@ -362,6 +362,11 @@ CASES: dict[str, tuple[Callable[[], Made], Reason, str]] = {
         Reason.ACCOUNT_NOT_ALLOWED,
         "account physics is none of the 1 that partition main takes: chemistry",
     ),
+    "an account above it kept out": (
+        of_account(partition=a_partition(deny_accounts=("root", "x"))),
+        Reason.ACCOUNT_NOT_ALLOWED,
+        "account physics (below root) is one of the 2 that partition main does not take: root, x",
+    ),
     "QOS kept out": (
         of_account(partition=a_partition(deny_qos=("normal",))),
         Reason.QOS_NOT_ALLOWED,

@@ -175,6 +175,7 @@ def test_limits_that_are_not_enforced_keep_nobody() -> None:
     [
         (Reason.ACCOUNT_NOT_ALLOWED, {"allow_accounts": ("chemistry",)}, {}),
         (Reason.ACCOUNT_NOT_ALLOWED, {"deny_accounts": ("physics",)}, {}),
+        (Reason.ACCOUNT_NOT_ALLOWED, {"deny_accounts": ("root",)}, {}),
         (Reason.QOS_NOT_ALLOWED, {"allow_qos": ("high",)}, {}),
         (Reason.QOS_NOT_ALLOWED, {"deny_qos": ("normal",)}, {}),
         (Reason.INVALID_ACCOUNT, {}, {"account": "biology"}),
@@ -187,6 +188,14 @@ def test_accounts_and_qos_that_may_not_run_there(
     partitions = (a_partition(**partition),)  # type: ignore[arg-type]
     state = limited(partitions=partitions, enforce=(*LIMITS, "qos"))
     assert outcome(state, job_of("ada", 1, **fields)) == reason  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "lists", [{"allow_accounts": ("root",)}, {"allow_accounts": ("physics",)}, {"deny_accounts": ("x",)}]
+)
+def test_a_partition_takes_the_accounts_below_those_that_it_names(lists: dict[str, tuple[str, ...]]) -> None:
+    state = limited(partitions=(a_partition(**lists),))  # type: ignore[arg-type]
+    assert outcome(state, job_of("ada", 1)) == "started"
 
 
 def test_a_qos_that_the_association_may_not_use_is_invalid() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from ctld.core.accounts import Accounts, Association
 from ctld.core.cluster import Node, Settings
 from ctld.core.decide.numbering import JobIds, first_priority
 from ctld.core.model import GpuRequest
@@ -125,6 +126,14 @@ def test_a_partition_is_open_to_those_it_names() -> None:
         )
     )
     assert desk.can_start(desk.submit(account="lab"))
+
+
+def test_a_list_of_accounts_is_meant_for_those_below_them_too() -> None:
+    tree = (Association(1, "root"), Association(2, "lab", parent_id=1), Association(3, "own", parent_id=2))
+    desk = Desk(partitions=(a_partition(allow_accounts=("lab",)), a_partition("shut", deny_accounts=("lab",))))
+    desk.state.accounts = Accounts((*tree, Association(4, "own", parent_id=3, user="ada")))
+    assert desk.can_start(desk.submit(account="own"))
+    assert refusal(desk, account="own", partitions=("shut",)).slurm_code == 2045
 
 
 def test_a_second_group_of_the_owner_opens_a_partition() -> None:
