@@ -318,7 +318,8 @@ FIGURES = {
         ),
         Figure(
             "budget", "longest pass that is told to stop at 50 ms, of 10,000 nodes and 100,000 new jobs, CPU time",
-            "ms", 60.0, None, "lower", lambda quick: events.budget(1000, 1000) if quick else events.budget(10_000, 100_000),
+            "ms", 60.0, None, "lower",
+            lambda quick: events.budget(1000, 1000) if quick else events.budget(10_000, 100_000),
         ),
         Figure(
             "ack_under_planning",
