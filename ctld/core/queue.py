@@ -18,6 +18,8 @@ _BLOCK = 512
 """Most order keys in one block; a block at the bound is cut into two."""
 _EMPTY_CLASSES = 4096
 """Most classes without members that keep their number for when the shape comes back."""
+_GROUPS = 4096
+"""Most groups that are kept to be shared; at the bound the table starts anew."""
 _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
 _TOP = 1 << 40
@@ -34,12 +36,16 @@ def order_key(priority: int, job_id: int) -> int:
 
 
 class SortedKeys:
-    """A sorted set of integers in blocks: adding and removing move at most one block."""
+    """A sorted set of integers in blocks: adding and removing move at most one block. Most sets are so small that there
+    is only the first."""
 
-    __slots__ = ("_blocks", "_size")
+    __slots__ = ("_first", "_rest", "_size")
 
     def __init__(self) -> None:
-        self._blocks: list[list[int]] = []
+        self._first: list[int] = []
+        """Empty only when the set is."""
+        self._rest: list[list[int]] | None = None
+        """The other blocks, of which none is empty."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -47,19 +53,20 @@ class SortedKeys:
 
     def __iter__(self) -> Iterator[int]:
         """Walk in ascending order. The set must not change meanwhile."""
-        for block in self._blocks:
+        yield from self._first
+        for block in self._rest or ():
             yield from block
 
     @property
     def least(self) -> int:
         """The first key; IndexError when empty."""
-        return self._blocks[0][0]
+        return self._first[0]
 
     def below(self, key: int) -> tuple[int, int]:
         """Count the keys less than `key`, and give the greatest of them (-1 where there is none)."""
         count, greatest = 0, -1
-        for block in self._blocks:
-            if block[0] >= key:
+        for block in (self._first, *(self._rest or ())):
+            if not block or block[0] >= key:
                 break
             place = bisect_left(block, key)
             count, greatest = count + place, block[place - 1]
@@ -67,45 +74,48 @@ class SortedKeys:
 
     def insert(self, key: int) -> None:
         """Add a key that is not there yet."""
-        blocks = self._blocks
         self._size += 1
-        if not blocks:
-            blocks.append([key])
+        if self._size == 1:
+            self._first = [key]  # Takes no more than one place, where an insertion makes room for four.
             return
-        place = self._find(key)
-        block = blocks[place]
+        block, behind = self._find(key)
         insort(block, key)
         if len(block) > _BLOCK:
+            if self._rest is None:
+                self._rest = []
             # A queue grows at its end: leave the full block whole and open a new one behind it.
-            cut = _BLOCK if block[-1] == key and place == len(blocks) - 1 else _BLOCK // 2
-            blocks.insert(place + 1, block[cut:])
+            cut = _BLOCK if block[-1] == key and behind == len(self._rest) else _BLOCK // 2
+            self._rest.insert(behind, block[cut:])
             del block[cut:]
 
     def remove(self, key: int) -> None:
         """Take a key out, which must be there."""
-        place = self._find(key)
-        block = self._blocks[place]
+        block, behind = self._find(key)
         at = bisect_left(block, key)
-        if block[at] != key:
+        if at == len(block) or block[at] != key:
             raise KeyError(key)
         del block[at]
-        if not block:
-            del self._blocks[place]
+        if not block and self._rest:
+            if behind:
+                del self._rest[behind - 1]
+            else:
+                self._first = self._rest.pop(0)
         self._size -= 1
 
-    def _find(self, key: int) -> int:
-        """Place of the first block that ends at or behind `key` (the last block when none does)."""
-        blocks = self._blocks
-        if key <= blocks[0][-1]:
-            return 0
-        low, high = 1, len(blocks) - 1
+    def _find(self, key: int) -> tuple[list[int], int]:
+        """Give the first block that ends at or behind `key` (the last block when none does), and how many of the others
+        stand up to its end."""
+        first, rest = self._first, self._rest
+        if not rest or key <= first[-1]:
+            return first, 0
+        low, high = 0, len(rest) - 1
         while low < high:
             middle = (low + high) // 2
-            if blocks[middle][-1] < key:
+            if rest[middle][-1] < key:
                 low = middle + 1
             else:
                 high = middle
-        return min(low, len(blocks) - 1)
+        return rest[low], low + 1
 
 
 class JobClass:
@@ -163,6 +173,8 @@ class Queue:
         self.classes: dict[int, JobClass] = {}
         """Class id -> class with at least one member."""
         self._by_key: dict[ClassKey, JobClass] = {}
+        self._groups: dict[Group | None, Group | None] = {}
+        """Equal groups are kept once."""
         self._empty: dict[int, ClassKey] = {}
         """Ids of classes without members, oldest first."""
         self._places: dict[int, tuple[JobClass, int]] = {}
@@ -258,6 +270,11 @@ class Queue:
             return spec.request, spec.partitions, job.limit_seconds, spec.uid, (spec.account, spec.qos, *spec.exempt)
         return spec.request, spec.partitions, job.limit_seconds, uid, None
 
+    def _group(self, group: Group | None) -> Group | None:
+        if len(self._groups) > _GROUPS:
+            self._groups.clear()
+        return self._groups.setdefault(group, group)
+
     def add(self, job: Job) -> None:
         """Queue a job; one that is queued already moves to its new class and place."""
         if job.id in self._places:
@@ -265,6 +282,7 @@ class Queue:
         key = self.class_key(job)
         members = self._by_key.get(key)
         if members is None:
+            key = (*key[:4], self._group(key[4]))
             members = self._by_key[key] = JobClass(self.next_id, key)
             self.next_id += 1
         if not members:

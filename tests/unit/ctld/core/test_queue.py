@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from ctld.core.model import Job
-from ctld.core.queue import Queue
+from ctld.core.queue import Queue, SortedKeys
 from tests.builders import a_job
 
 
@@ -85,3 +87,42 @@ def test_a_job_comes_back_at_its_computed_priority_and_ends_with_it() -> None:
     queue.add(a_job(5, priority=10))
     assert [list(members.pairs()) for members in queue.classes.values()] == [[(10, 5)]]
     assert queue.priority(a_job(6, priority=0)) == 0
+
+
+def test_sorted_keys_are_a_sorted_set_in_one_block_and_in_many() -> None:
+    dice = random.Random(11)
+    for most in (1, 3, 600, 3000):
+        keys, kept = SortedKeys(), set[int]()
+        for _ in range(3 * most):
+            key = dice.randrange(4 * most)
+            if key in kept:
+                keys.remove(key)
+                kept.remove(key)
+            elif len(kept) < most:
+                keys.insert(key)
+                kept.add(key)
+            assert len(keys) == len(kept)
+            if kept:
+                assert keys.least == min(kept)
+        assert list(keys) == sorted(kept)
+        for key in range(0, 4 * most, 1 + most // 50):
+            less = [one for one in kept if one < key]
+            assert keys.below(key) == (len(less), max(less, default=-1))
+        for absent in (-1, 4 * most):
+            with pytest.raises(KeyError):
+                keys.remove(absent)
+        assert len(keys) == len(kept)
+        for key in sorted(kept, key=lambda _: dice.random()):
+            keys.remove(key)
+        assert (len(keys), list(keys)) == (0, [])
+        with pytest.raises(IndexError):
+            keys.least  # noqa: B018
+
+
+def test_classes_of_one_account_share_its_name() -> None:
+    queue = Queue()
+    queue.apart = True
+    queue.add(a_job(1, account="phys"))
+    queue.add(a_job(2, account="phys", ntasks=2))
+    one, other = queue.classes.values()
+    assert one.group is other.group
