@@ -92,4 +92,6 @@ class State:
         self.suspended: dict[int, None] = {}
         """Ids of suspended jobs."""
         self.interned: dict[object, object] = {}
-        """Equal parts of specs are kept once: part -> the one kept."""
+        """Equal parts of records are kept once: part -> the one kept."""
+        self.interned_own: dict[object, object] = {}
+        """The same of parts that mostly are a job's own, for the newest jobs."""

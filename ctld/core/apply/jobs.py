@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ctld.core import ranges
 from ctld.core.apply.indexes import PENDING, SUSPENDED, put
-from ctld.core.apply.intern import interned
+from ctld.core.apply.intern import interned, interned_job
 from ctld.core.events import (
     AccrualChanged,
     ArrayMemberSplit,
@@ -36,8 +36,7 @@ def note_id(state: State, job_id: int) -> None:
 def submitted(state: State, event: JobSubmitted) -> None:
     """Take a new job or array in."""
     job = event.job
-    spec = interned(state, job.spec)
-    put(state, None, job if spec is job.spec else structs.replace(job, spec=spec))
+    put(state, None, interned_job(state, job, interned(state, job.spec)))
     note_id(state, job.id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from ctld.core.apply.indexes import PENDING, SUSPENDED, put
+from ctld.core.apply.intern import interned_allocation, interned_number
 from ctld.core.apply.jobs import split
 from ctld.core.events import (
     JobFinished,
@@ -40,8 +41,8 @@ def started(state: State, event: JobStarted) -> None:
         eligible_at=job.eligible_at or event.at,
         started_at=event.at,
         ended_at=UnixTime(0),
-        limit_seconds=event.limit_seconds,
-        alloc=event.alloc,
+        limit_seconds=interned_number(state, event.limit_seconds),
+        alloc=interned_allocation(state, event.alloc),
         kill=None,
         exit_status=0,
         derived_status=0,

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import structs
-
 from ctld.core.accounts import Accounts, Association, Qos
 from ctld.core.apply.indexes import rebuild
-from ctld.core.apply.intern import interned
+from ctld.core.apply.intern import interned, interned_job
 from ctld.core.cluster import Node, PartitionSpec, Settings
 from ctld.core.model import Job, JobSpec, Record, Step
 from ctld.core.reservations import Reservation
@@ -114,7 +112,7 @@ def _take(state: State, record: Record, array_specs: dict[int, JobSpec]) -> None
     match record:
         case Job():
             spec = _shared_spec(state, record, array_specs)
-            state.jobs[record.id] = record if spec is record.spec else structs.replace(record, spec=spec)
+            state.jobs[record.id] = interned_job(state, record, spec)
         case Step():
             state.steps.setdefault(record.job_id, {})[record.step_id] = record
         case Node():

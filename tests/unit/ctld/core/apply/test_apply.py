@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 from msgspec import structs
 
+from ctld.core import ranges
 from ctld.core.apply import apply
 from ctld.core.apply.sections import dump, load
 from ctld.core.commands import COMPUTED, Cancel, FinishBatch, Hold, Tick, UpdateJob
-from ctld.core.events import ArrayTasksCancelled, JobSubmitted
-from ctld.core.model import Job
+from ctld.core.events import ArrayTasksCancelled, JobStarted, JobSubmitted
+from ctld.core.model import Allocation, Job, NodeShare, Record
 from ctld.core.record import run_record
-from muster.ids import JobId
+from muster.ids import JobId, UnixTime
 from muster.states import JobState
 from tests.builders import ADMIN, NOON, USER, a_job, a_spec, a_state
 from tests.stage import Stage, a_result, a_share
@@ -25,6 +27,51 @@ def test_equal_parts_of_specs_are_kept_once() -> None:
     assert one.request is other.request
     assert one.name is other.name
     assert one.rlimits is other.rlimits
+
+
+def test_numbers_and_the_newest_scripts_and_environments_are_kept_once() -> None:
+    state = a_state()
+    for job_id in (1, 2):
+        spec = a_spec(uid=int("54321"), time_limit_minutes=int("777"), environment=bytes(range(32)))
+        at = UnixTime(int(str(NOON)))
+        apply(state, JobSubmitted(at=at, job=a_job(job_id, spec=spec, submitted_at=at, limit_seconds=int("46620"))))
+    one, other = state.jobs[1], state.jobs[2]
+    assert one.limit_seconds is other.limit_seconds
+    assert one.submitted_at is other.submitted_at is other.eligible_at
+    assert one.spec.environment is other.spec.environment
+    assert one.spec.uid is other.spec.uid
+    assert one.spec.time_limit_minutes is other.spec.time_limit_minutes
+
+
+def test_equal_parts_of_allocations_are_kept_once_also_after_a_restart() -> None:
+    state = a_state(2)
+    for job_id in (1, 2):
+        job = a_job(job_id)
+        share = NodeShare(job_id - 1, 4, ranges.from_ints(range(4)), int("2000"))
+        apply(state, JobSubmitted(at=NOON, job=job))
+        apply(state, JobStarted(NOON, JobId(job_id), Allocation("".join(["ma", "in"]), (share,)), 600))
+        started = state.jobs[job_id].alloc
+        assert started == Allocation("main", (share,))
+    for shown in (state, load((name, map(copied, records)) for name, records in dump(state))):
+        one, other = shown.jobs[1].alloc, shown.jobs[2].alloc
+        assert one is not None
+        assert other is not None
+        assert one.partition is other.partition
+        assert one.shares[0].cores is other.shares[0].cores
+        assert one.shares[0].memory_mib is other.shares[0].memory_mib
+
+
+def copied(record: Record) -> Record:
+    """Give what a file gives back: equal, and with nothing in common."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=type(record))
+
+
+def test_what_is_kept_to_be_shared_has_a_bound() -> None:
+    state = a_state()
+    for job_id in range(1, 5000):
+        apply(state, JobSubmitted(at=NOON, job=a_job(job_id, name=f"own{job_id}")))
+    assert len(state.interned) < 30
+    assert len(state.interned_own) < 4200
 
 
 def test_an_array_counts_each_member() -> None:
