@@ -239,14 +239,14 @@ class Board:
             now = self.free_on(state, node)
             if self._closed >> node & 1:
                 now[0] = CLOSED
-            grown = node in self.freed
+            grown, changed = node in self.freed, False
             for column, value in zip(columns, now, strict=True):
                 if column[node] != value:
-                    grown = grown or value > column[node]
+                    grown, changed = grown or value > column[node], True
                     column[node] = value
             if grown or self.lines.by_node:
                 self.opened.add(node)
-            elif self.lines.table.counts(node):
+            elif changed and self.lines.table.counts(node):
                 self.fits(node, at)
 
     def spare(self, state: State, at: int, hold: Hold, node: int, taken: Iterable[Row] = ()) -> list[int]:

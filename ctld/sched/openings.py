@@ -50,6 +50,8 @@ class Openings:
                     self._fits[node] = known
                 else:
                     del self._fits[node]
+            elif self._table.counts(node):
+                self._board.fits(node, self._at)
 
     def behead(self, partition: str) -> None:
         """Look at all lines of a partition."""

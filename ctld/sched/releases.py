@@ -26,8 +26,6 @@ Row = tuple[int, int, int, int, tuple[int, ...]]
 """A share that comes free: end, node, CPUs, memory in MiB, GPUs by column."""
 _BULK = 64
 """With more changes than these, and than a quarter of all jobs, everything is sorted anew."""
-_SPARSE = 4
-"""Of a large fleet's nodes this part at most are changed one by one."""
 _BEFORE = -1
 """Before every end."""
 
@@ -105,7 +103,11 @@ class Timeline:
         self._fleet = fleet
         self._rows = rows
         self._more = more
-        self._more_columns = columns_of([] if fleet.small else more, 4 + fleet.width)
+        self._shown = columns_of([] if fleet.small else more, 4 + fleet.width)
+        """For large fleets: by end, `more` and all shares of the first blocks, so many as were asked for."""
+        self._loaded = 0
+        self._covered = _BEFORE
+        """There is no share with an end up to this that `_shown` has not."""
 
     def rows(self) -> Iterator[Row]:
         """Walk through the shares."""
@@ -136,7 +138,7 @@ class Timeline:
             rows = merge(self._rows, self._more)
             found = {max(row[0], soonest) for row in takewhile(lambda row: row[0] <= until, rows) if row[0] > low}
             return sorted(found)
-        ends = np.concatenate([part[0] for part in self._parts(low, until)])
+        ends = self._part(low, until)[0]
         listed: list[int] = np.unique(np.maximum(ends, soonest)).tolist()
         return listed
 
@@ -154,8 +156,8 @@ class Timeline:
                     for column, count in zip(columns, (*amounts, *gpus), strict=True):
                         column[node] += count
             return
-        part = np.concatenate(list(self._parts(low, until)), 1)
-        few = part.shape[1] < self._fleet.size // _SPARSE
+        part = self._part(low, until)
+        few = part.shape[1] < self._fleet.size
         for column, amounts in zip(columns, part[2:], strict=True):
             if few and not isinstance(column, list):
                 np.add.at(column, part[1], amounts)
@@ -165,26 +167,31 @@ class Timeline:
     def last_ends(self, until: int) -> Ints:
         """Give for each node the last end not after `until` (large fleets)."""
         last = np.zeros(self._fleet.size, np.int64)
-        for part in self._parts(_BEFORE, until) if until >= self.soonest else ():
-            np.maximum.at(last, part[1], np.maximum(part[0], self.soonest))
+        if until >= self.soonest:
+            part = self._part(_BEFORE, until)
+            last[part[1]] = np.maximum(part[0], self.soonest)  # In order: the last assignment stays.
         return last
 
     def _raw(self, time: int) -> int:
         """Give the last end that has come by a time."""
         return time if time >= self.soonest else _BEFORE
 
-    def _parts(self, after: int, until: int) -> Iterator[Ints]:
-        """Give the columns of the shares with an end behind `after` and up to `until`."""
-        blocks, more = self._rows, self._more_columns
-        first, last = np.searchsorted(more[0], (after, until), "right")
-        yield more[:, first:last]
-        for place in range(blocks.from_end(after), len(blocks)):
-            columns = blocks.columns(place)
-            low = int(np.searchsorted(columns[0], after, "right")) if int(columns[0, 0]) <= after else 0
-            if blocks.last(place) > until:
-                yield columns[:, low : int(np.searchsorted(columns[0], until, "right"))]
-                return
-            yield columns[:, low:]
+    def _part(self, after: int, until: int) -> Ints:
+        """Give the columns of the shares with an end behind `after` and up to `until`, in order."""
+        if until > self._covered and self._loaded < len(self._rows):
+            self._cover(until)
+        low, high = np.searchsorted(self._shown[0], (after, until), "right")
+        return self._shown[:, low:high]
+
+    def _cover(self, until: int) -> None:
+        """Have all shares with an end up to `until` among the columns."""
+        rows, first = self._rows, self._loaded
+        last = min(max(rows.from_end(until) + 1, 2 * first), len(rows))
+        shown = np.concatenate([self._shown, *(rows.columns(place) for place in range(first, last))], 1)
+        if self._more:
+            shown = shown[:, np.argsort(shown[0], kind="stable")]
+        self._shown, self._loaded = shown, last
+        self._covered = max(until, rows.last(last - 1) - 1)
 
 
 def held_until(state: State, job: Job) -> int:

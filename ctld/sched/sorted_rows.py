@@ -16,7 +16,7 @@ from ctld.sched.fleet import Ints
 if TYPE_CHECKING:
     from ctld.sched.releases import Row
 
-_BLOCK = 512
+_BLOCK = 128
 """Most shares of a block; one with more is cut into two."""
 
 
