@@ -143,18 +143,30 @@ def earliest(
 
     None: not even when everything is given back.
     """
-    simple = (
+    if not _is_simple(demand):
+        return _by_search(demand, view, timeline, barred_until)
+    if demand.fleet.small:
+        return _by_walk(demand, view, timeline, barred_until)
+    return _by_count(demand, view, timeline, barred_until)
+
+
+def is_possible(demand: Demand, view: View) -> bool:
+    """Tell whether `earliest` would find a place in what is free at one moment."""
+    if not _is_simple(demand):
+        return choose(demand, view) is not None
+    fits = fitting_nodes(demand, demand.alternatives[0], view)
+    return len(fits) >= demand.need.nodes and (not demand.required or set(demand.required) <= set(fits))
+
+
+def _is_simple(demand: Demand) -> bool:
+    """Tell whether so many nodes with room for an equal share are all that it takes."""
+    return (
         demand.even
         and (demand.manner.plain or demand.need.nodes_max == 1)
         and not demand.need.uneven
         and len(demand.alternatives) == 1
         and not demand.alternatives[0].counts
     )
-    if not simple:
-        return _by_search(demand, view, timeline, barred_until)
-    if demand.fleet.small:
-        return _by_walk(demand, view, timeline, barred_until)
-    return _by_count(demand, view, timeline, barred_until)
 
 
 def _by_walk(

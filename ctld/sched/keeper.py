@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ctld.core.model import Job
 from ctld.core.plan import Wait
 from ctld.core.state import State
-from ctld.sched.backfill import Guard, Reservation, earliest, reservation_of
+from ctld.sched.backfill import Guard, Reservation, earliest, is_possible, reservation_of
 from ctld.sched.board import Board
 from ctld.sched.book import Hold
 from ctld.sched.demand import Demand
@@ -63,7 +63,7 @@ class Keeper:
         if same and old is not None:
             old.place = place
             if self._stands(old):
-                if self._is_earliest(old):
+                if self._is_earliest(old) or not self._may_be_sooner(old, demand):
                     return old
                 found, begun = self._search(demand)
                 if found is None or (old.reservation is not None and found[0] >= old.reservation.start_at):
@@ -178,28 +178,45 @@ class Keeper:
         hold.touched.clear()
         return True
 
+    def _may_be_sooner(self, hold: Hold, demand: Demand) -> bool:
+        """Tell whether there would be a place a second before the start: what is not possible then is not before."""
+        made = hold.reservation
+        if made is None or made.start_at - 1 <= self._at:
+            return True
+        then = _just_before(made, self._begin())
+        if is_possible(demand, then):
+            return True
+        self._note(hold, demand, then)
+        return False
+
     def _check(self, hold: Hold, demand: Demand, begun: Begun) -> None:
         """Count what would be there a second before the start, to see later whether that comes to suffice."""
+        made = hold.reservation
+        soon = made is None or made.start_at - 1 <= self._at
+        self._note(hold, demand, None if made is None or soon else _just_before(made, begun))
+
+    def _note(self, hold: Hold, demand: Demand, then: View | None) -> None:
+        """Remember beside what a promise was looked at; `then`: what is free a second before its start."""
         hold.before = tuple(self._guard.reservations)
         hold.checked = True
         hold.touched.clear()
         hold.total = 0
-        made = hold.reservation
-        if made is None:
+        if hold.reservation is None:
             return
         hold.units = self._board.lines.units(demand)
-        if made.start_at - 1 <= self._at:
+        if then is None:
             hold.early = hold.units.nodes * 0
             return
-        timeline, base = begun
-        then = base.copy()
-        timeline.release(then, 0, made.start_at - 1)
         hold.early = hold.units.count(then, self._board.fleet.kind_column)
         hold.total = int(hold.early.sum())
 
     def _search(self, demand: Demand) -> tuple[Found | None, Begun]:
         """Find the earliest start as running jobs end, beside what was promised to others; give also what the search
         began with."""
+        timeline, base = begun = self._begin()
+        return earliest(demand, base, timeline, {}), begun
+
+    def _begin(self) -> Begun:
         board, memory = self._board, self._board.memory
         if memory.closed_now == memory.closed_later:
             base = board.view.copy()
@@ -210,8 +227,15 @@ class Keeper:
         held = [row for one in self._guard.reservations for row in one.held]
         _take(base, held)
         taken = [row for rows in self._taken.values() for row in rows]
-        timeline = memory.releases.timeline(self._at, [*taken, *held])
-        return earliest(demand, base, timeline, {}), (timeline, base)
+        return memory.releases.timeline(self._at, [*taken, *held]), base
+
+
+def _just_before(made: Reservation, begun: Begun) -> View:
+    """Give what is free a second before a promised start."""
+    timeline, base = begun
+    then = base.copy()
+    timeline.release(then, 0, made.start_at - 1)
+    return then
 
 
 def _take(view: View, rows: Iterable[Row]) -> None:

@@ -17,6 +17,7 @@ FIRST = 64
 _HUGE = 1 << 60
 _FEW = 4
 _BLOCK = 64
+_MOST_SERVED = 256
 _MOST = (1 << 15) - 1
 """Units that are counted on a node; no node has so many."""
 _Number = TypeVar("_Number", bound=np.generic)
@@ -31,6 +32,8 @@ class Counts:
         self._kind_of: dict[tuple[object, ...], int] = {}
         self._shapes: list[int] = []
         """By kind of units: the shape of the lines that count by it."""
+        self._served: dict[int, Ints] = {}
+        """Shapes, as a bitmap -> 1 for each kind of units that is of one of them."""
         self._limits: Ints = np.zeros(FIRST, np.int64)
         self._per_unit: Ints = np.ones((2 + fleet.width, FIRST), np.int64)
         """[resource, kind of units]: how much of it a unit takes, 1 where units are not counted by it."""
@@ -72,6 +75,7 @@ class Counts:
                 self._per_unit = np.concatenate((self._per_unit, np.ones_like(self._per_unit)), 1)
                 self._never = np.concatenate((self._never, np.full_like(self._never, _HUGE)), 1)
             self._shapes.append(shape)
+            self._served.clear()
             self._limits[kind] = min(units.limits, _MOST)
             for resource, amount in units.per_unit:
                 self._per_unit[resource, kind] = amount
@@ -105,7 +109,12 @@ class Counts:
     def units(self, shapes: int, free: Sequence[int]) -> Ints:
         """Count by row the units of a node that serves some shapes (a bitmap), of which so much is free."""
         found = self._of(slice(len(self._shapes)), np.array(free, np.int64)[:, None])
-        found *= np.array([shapes >> shape & 1 for shape in self._shapes])
+        served = self._served.get(shapes)
+        if served is None:
+            if len(self._served) == _MOST_SERVED:
+                self._served.clear()
+            served = self._served[shapes] = np.array([shapes >> shape & 1 for shape in self._shapes], np.int64)
+        found *= served
         counted: Ints = found[self._kind[: self.size]]
         return counted
 
@@ -132,7 +141,7 @@ class Counts:
             part = units[number * _BLOCK : (number + 1) * _BLOCK]
             block[node, : len(part)] = part
         enough = (total >= self._wanted[: self.size]) & (units > 0)
-        return bitmap_of(np.sort(self.lines[enough]))
+        return bitmap_of(self.lines[enough])  # Rows are in the order of lines.
 
 
 class Thresholds:
