@@ -6,6 +6,8 @@ All of it can be thrown away at any time: a pass with a fresh memory gives the s
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,6 +152,13 @@ class PlanMemory:
             self._asked.clear()
             self.board = None
         if self._nodes != state.nodes:
+            changed = self._changed(state)
+            if changed is not None and not registration and self.fleet.rules == self._rules:
+                for index in changed:
+                    self._nodes[index] = node = state.nodes[index]
+                    self._shut &= ~(1 << index)
+                    self._shut |= (not usable(state.settings, node)) << index
+                return
             self._nodes = list(state.nodes)
         elif not registration and self.fleet.rules == self._rules:
             return
@@ -162,6 +171,15 @@ class PlanMemory:
             self._full = None
             self._forget()
         self._shut = bitmap(index for index, node in enumerate(self._nodes) if not usable(state.settings, node))
+
+    def _changed(self, state: State) -> list[int] | None:
+        """Give the nodes with another record than before; None: their hardware is another too."""
+        if len(self._nodes) != len(state.nodes):
+            return None
+        changed = list(compress(range(len(self._nodes)), map(is_not, self._nodes, state.nodes)))
+        if any(self._nodes[index].spec != state.nodes[index].spec for index in changed):
+            return None
+        return changed
 
     def _forget(self) -> None:
         self._entries.clear()
