@@ -17,7 +17,7 @@ FIRST = 64
 _HUGE = 1 << 60
 _FEW = 4
 _BLOCK = 64
-_MOST_SERVED = 256
+_MOST_KNOWN = 512
 _MOST = (1 << 15) - 1
 """Units that are counted on a node; no node has so many."""
 _Number = TypeVar("_Number", bound=np.generic)
@@ -32,8 +32,8 @@ class Counts:
         self._kind_of: dict[tuple[object, ...], int] = {}
         self._shapes: list[int] = []
         """By kind of units: the shape of the lines that count by it."""
-        self._served: dict[int, Ints] = {}
-        """Shapes, as a bitmap -> 1 for each kind of units that is of one of them."""
+        self._known: dict[tuple[int, ...], Ints] = {}
+        """Some of what `units` gives: nodes are often left alike."""
         self._limits: Ints = np.zeros(FIRST, np.int64)
         self._per_unit: Ints = np.ones((2 + fleet.width, FIRST), np.int64)
         """[resource, kind of units]: how much of it a unit takes, 1 where units are not counted by it."""
@@ -63,6 +63,7 @@ class Counts:
         if row % _BLOCK == 0:
             self._counted.append(np.zeros((max(1, self._fleet.size), _BLOCK), np.int16))
         self.size += 1
+        self._known.clear()
         self._units.append(units)
         self._lines[row] = line
         self._wanted[row] = units.wanted
@@ -75,7 +76,6 @@ class Counts:
                 self._per_unit = np.concatenate((self._per_unit, np.ones_like(self._per_unit)), 1)
                 self._never = np.concatenate((self._never, np.full_like(self._never, _HUGE)), 1)
             self._shapes.append(shape)
-            self._served.clear()
             self._limits[kind] = min(units.limits, _MOST)
             for resource, amount in units.per_unit:
                 self._per_unit[resource, kind] = amount
@@ -107,16 +107,17 @@ class Counts:
                 block[node] = 0
 
     def units(self, shapes: int, free: Sequence[int]) -> Ints:
-        """Count by row the units of a node that serves some shapes (a bitmap), of which so much is free."""
-        found = self._of(slice(len(self._shapes)), np.array(free, np.int64)[:, None])
-        served = self._served.get(shapes)
-        if served is None:
-            if len(self._served) == _MOST_SERVED:
-                self._served.clear()
-            served = self._served[shapes] = np.array([shapes >> shape & 1 for shape in self._shapes], np.int64)
-        found *= served
-        counted: Ints = found[self._kind[: self.size]]
-        return counted
+        """Count by row the units of a node that serves some shapes (a bitmap), of which so much is free; not to be
+        changed."""
+        key = shapes, *free
+        found = self._known.get(key)
+        if found is None:
+            kinds = self._of(slice(len(self._shapes)), np.array(free, np.int64)[:, None])
+            kinds *= np.array([shapes >> shape & 1 for shape in self._shapes], np.int64)
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = kinds[self._kind[: self.size]]
+        return found
 
     def limited(self, rows: Ints, left: Ints) -> Ints:
         """Count for some rows what there is in [resource, place in `rows`]."""

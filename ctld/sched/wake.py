@@ -134,6 +134,7 @@ class WakeTable:
             rows = units.nonzero()[0]
             lines = counts.lines[rows]
             left = self._left(lines, free, caps, at)
+            units = units.copy()
             units[rows] = np.where(self._serves(kind, lines, left), counts.limited(rows, left), 0)
         return fits | counts.follow(node, units)
 

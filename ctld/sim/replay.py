@@ -7,6 +7,7 @@ at once and jobs start as they are placed, so that what differs between two repl
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -97,7 +98,14 @@ Progress = Callable[[int, int], None]
 
 def replay(machine: Machine, jobs: Sequence[TraceJob], progress: Progress | None = None) -> Outcome:
     """Run the whole workload and say what became of it; jobs must be in order of submission."""
-    return Replay(machine, jobs, progress).run()
+    made = Replay(machine, jobs, progress)
+    collects = gc.isenabled()
+    gc.disable()  # What is thrown away has no cycles, and there is much to look through for them.
+    try:
+        return made.run()
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Replay:
