@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ctld.core import invariants
@@ -77,5 +77,6 @@ def compare(world: Stored, planner: Standing) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 120))
+@example(seed=906, steps=60)  # A member that was split off before its array had a computed priority.
 def test_the_copy_is_the_state(seed: int, steps: int) -> None:
     asyncio.run(follow(seed, steps))

@@ -143,7 +143,7 @@ def put(state: State, old: Job | None, new: Job | None, *, live: bool = True) ->
     if old_clauses != new_clauses:
         _depend(state, job_id, old, new)
     _count(state, old, new)
-    _rate(state, old, new)
+    _rate(state, old, new, live=live)
     charge(state, old, new, live=live)
     if state.limits.enforced and not _weighs_the_same(old, new):
         state.load.put(
@@ -306,7 +306,7 @@ def _reserve(state: State, job_id: int, old: Job | None, new: Job | None) -> Non
         state.in_reservation.setdefault(name, {})[job_id] = None
 
 
-def _rate(state: State, old: Job | None, new: Job | None) -> None:
+def _rate(state: State, old: Job | None, new: Job | None, *, live: bool) -> None:
     """Note whose priority is to be computed: what came to wait, and what changed in a way that counts."""
     queue = state.queue
     if new is None or new.state > SUSPENDED:
@@ -314,7 +314,7 @@ def _rate(state: State, old: Job | None, new: Job | None) -> None:
         assert job is not None, "there is a record to exchange"
         queue.forget_priority(job.id)
         return
-    if old is None and new.array_task_id != NO_TASK and new.id not in queue.priorities:
+    if live and old is None and new.array_task_id != NO_TASK and new.id not in queue.priorities:
         # A member that was split off waits and runs with its array's priority.
         known = queue.priorities.get(new.array_job_id)
         if known is not None:
