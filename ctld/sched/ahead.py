@@ -6,8 +6,8 @@ starts later is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ctld.core.holds import barred as barred_by
 from ctld.core.licenses import Licences
@@ -39,9 +39,8 @@ _MOST_TRIES = 1000
 _RESOURCES = Wait(Reason.RESOURCES)
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A start that was found."""
+class Spot(NamedTuple):
+    """A start that was found. (A tuple, as one is made for every job.)"""
 
     start: int
     end: int
@@ -49,19 +48,15 @@ class Spot:
     lane: Lane
     demand: Demand
     picks: Sequence[Pick]
+    nodes: tuple[int, ...]
+    """Those of the picks, ascending."""
     rows: Sequence[Row]
     claims: Claims
     shares: tuple[NodeShare, ...] = ()
     """With cores and devices, of a job that starts at once."""
 
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Its nodes, ascending."""
-        return tuple(pick[0] for pick in self.picks)
 
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
+class _Ask(NamedTuple):
     """One way in which a job may be planned."""
 
     entry: Entry
@@ -131,7 +126,7 @@ class Ahead:
             floor = max(since.get(entry.partition.name, self._at), self._at)
             for ask in self._asks(entry, job, floor, before if best is None else best.start):
                 if best is not None and ask.last >= best.start:
-                    ask = replace(ask, last=best.start - 1)
+                    ask = ask._replace(last=best.start - 1)
                 found = self._try(ask) if ask.last >= ask.since else ask.why
                 if isinstance(found, Spot):
                     best = found
@@ -197,18 +192,21 @@ class Ahead:
             last, why = latest_start(job), Wait(Reason.DEADLINE)
         if before <= last:
             last, why = before - 1, None
+        licensed = self.claimed.licences(job)
         for lane, low, high in self._ways(entry, job):
             until, reason = (high, Wait(Reason.RESERVATION)) if high < last else (last, why)
-            for licences in self.claimed.licences(job):
+            for licences in licensed:
                 for demand, begin, end in self._shapes(entry, job, max(floor, low), until):
                     yield _Ask(entry, job, lane, demand, licences, begin, end, reason, more=end != until)
 
-    def _ways(self, entry: Entry, job: Job) -> Iterator[tuple[Lane, int, int]]:
+    def _ways(self, entry: Entry, job: Job) -> Iterable[tuple[Lane, int, int]]:
         """Give the lanes in which a job may be planned, with the first and the last start there."""
-        if not self._state.reservations:
-            if not job.spec.request.reservations:
-                yield self._lanes.outside, self._at, self._last
-            return
+        if self._state.reservations:
+            return self._accessible(entry, job)
+        return () if entry.reserved else ((self._lanes.outside, self._at, self._last),)
+
+    def _accessible(self, entry: Entry, job: Job) -> Iterator[tuple[Lane, int, int]]:
+        """`_ways` where there are advance reservations."""
         for option in access(self._state, job, self._at):
             inside = option.inside
             lane = self._lanes.of(inside)
@@ -220,27 +218,33 @@ class Ahead:
                 for start, end in lane.times:
                     yield lane, start, end - end_of(0, entry.limit_seconds)
 
-    def _shapes(self, entry: Entry, job: Job, since: int, last: int) -> Iterator[tuple[Demand, int, int]]:
+    def _shapes(self, entry: Entry, job: Job, since: int, last: int) -> Iterable[tuple[Demand, int, int]]:
         """Give the demands with which a job may be planned, with the first and the last start of each."""
         demand, now = entry.demand, self._at
         assert demand is not None  # An entry without a demand has a bar.
+        if not demand.varies and not demand.need.user:
+            return ((demand, since, last),)
         asked = due(demand, job, now)
         later = asked.alone(entry.partition, entry.jobs.request)
+        shapes: list[tuple[Demand, int, int]] = []
         if since <= now:
             if demand.preferred is not None:
-                yield due(demand.preferred, job, now), since, now
+                shapes.append((due(demand.preferred, job, now), since, now))
             if later is not asked:
-                yield asked, since, now
-        yield later, since if later is asked else max(since, now + 1), last
+                shapes.append((asked, since, now))
+        shapes.append((later, since if later is asked else max(since, now + 1), last))
         if asked.manner.switches:
             lax = asked.eventual.alone(entry.partition, entry.jobs.request)
-            yield lax, max(since, patience_end(asked, job, now)), last
+            shapes.append((lax, max(since, patience_end(asked, job, now)), last))
+        return shapes
 
     # One way.
 
     def _try(self, ask: _Ask) -> Spot | Wait | None:
         entry, job, lane, demand = ask.entry, ask.job, ask.lane, ask.demand
-        claims = self.claimed.least(entry, job) + ask.licences
+        claims = self.claimed.least(entry, job)
+        if ask.licences:
+            claims += ask.licences
         seconds = end_of(0, entry.limit_seconds)
         key = (demand, seconds, lane.number)
         start: int | None = ask.since
@@ -294,18 +298,19 @@ class Ahead:
                 return self.claimed.never(claims)
             if again != start:
                 return again
+        nodes = tuple([pick[0] for pick in picks])
         for rule in self.claimed.node_rules(entry):
-            later = self.claimed.nodes.free_from(rule, [pick[0] for pick in picks], start, end)
+            later = self.claimed.nodes.free_from(rule, nodes, start, end)
             if later != start:
                 return later if later < FAR else Wait(rule.reason)
-        spot = Spot(start, end, entry, ask.lane, demand, picks, rows, claims)
+        spot = Spot(start, end, entry, ask.lane, demand, picks, nodes, rows, claims)
         if start == now:
             drawn = self._drawn(spot, job)
             if drawn is None:
                 return now + 1
             spot = drawn
         if job.spec.deadline_at and spot.end > job.spec.deadline_at:
-            spot = replace(spot, end=max(int(job.spec.deadline_at), start + 60))
+            spot = spot._replace(end=max(int(job.spec.deadline_at), start + 60))
         return spot
 
     def _barred(self, ask: _Ask, seconds: int, start: int) -> dict[int, int]:
@@ -337,9 +342,9 @@ class Ahead:
         counts_of = self._memory.fleet.counts_of
         end = spot.end
         rows = [(end, share.node, share.cpus, share.memory_mib, counts_of(share, name)) for share in shares]
-        drawn = replace(spot, shares=shares, rows=rows)
+        drawn = spot._replace(shares=shares, rows=rows)
         if entry.limit_seconds != entry.asked_seconds:
-            drawn = replace(drawn, end=self._stretched(drawn))
+            drawn = drawn._replace(end=self._stretched(drawn))
         return drawn
 
     def _draw(

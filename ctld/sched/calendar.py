@@ -179,7 +179,7 @@ class Forecast:
                 self._several.add(number)
             for tier, of_tier in tiers.items():
                 line += [(tier, key, number, of_tier) for key in jobs.order]
-        line.sort(key=lambda item: item[:2])
+        line.sort()  # No two are of one tier and key.
         return line
 
     def _look_at_others(self) -> None:

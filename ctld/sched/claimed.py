@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ctld.core import ranges
 from ctld.core.limits.asked import given
-from ctld.core.limits.book import MINUTES, NODE, Key, Rule
+from ctld.core.limits.book import MINUTES, NODE, Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, Check, static
 from ctld.core.limits.gate import wait_of
 from ctld.core.limits.kinds import BY_NODES, Kind
@@ -33,9 +33,11 @@ from muster.ids import UnixTime
 from muster.states import Reason
 
 Claims = tuple[Claim, ...]
-_Shape = tuple[Demand, int, bool, bool, tuple[tuple[int, int, int], ...]]
+_Has = tuple[tuple[int, int, int], ...]
+"""Of each node of a run the kind, tasks and GPUs."""
+_Shape = tuple[Demand, int, bool, bool, _Has]
 """What a run has, as far as limits look at it: demand, time limit, whether that is exempt, whether single nodes matter,
-and of each node the kind, tasks and GPUs."""
+and its nodes."""
 ARRAY = "array"
 """In front of the key of an array's own pool."""
 _SPENT = "spent"
@@ -58,39 +60,68 @@ class Claimed:
         self._bars: dict[int, Wait | None] = {}
         self._licences: dict[str, tuple[Claims, ...]] = {"": ((),)}
         """By the text of what is asked for."""
-        self._node_keys: dict[int, tuple[Key, ...]] = {}
+        self._node_keys: dict[Ruleset, tuple[Key, ...]] = {}
         self._asked: dict[_Shape, Asked] = {}
+        self._had: dict[tuple[Demand, bool, _Has], Asked] = {}
+        """The same whatever the time limit."""
         self._given: dict[tuple[int, _Shape], tuple[Claims, Wait | None]] = {}
         self._stock = state.limits.enforced and state.limits.safe
         """Some claims are for good."""
         limited = {job.array_job_id for job in (state.jobs[job_id] for job_id in state.queue) if job.array_limit}
-        held: dict[tuple[object, ...], dict[int, int]] = {}
-        for job_id in state.running:
-            self._hold(state.jobs[job_id], limited, held)
-        for key, ends in held.items():
-            self.pools.fill(key, at, ends)
+        self._hold_running(limited)
         for key, amount, start, end, _ in pool_holds(state, at, horizon):
             self.pools.take((Claim(key, NO_LIMIT, amount, Reason.LICENSES),), max(start, at), end)
 
-    def _hold(self, job: Job, limited: set[int], held: dict[tuple[object, ...], dict[int, int]]) -> None:
-        """Count a running job in: by pool and end what it holds."""
-        state, at = self._state, self._at
+    def _hold_running(self, limited: set[int]) -> None:
+        """Count the running jobs in, those that hold the same together. `limited`: arrays with a limit of their own."""
+        state, at, jobs = self._state, self._at, self._state.jobs
+        groups: dict[tuple[object, ...], tuple[list[Claim], list[int]]] = {}
+        for job_id in state.running:
+            job = jobs[job_id]
+            rules = state.limits.of(job) if self.enforced else None
+            alike = None if job.array_job_id in limited else self._alike(job, rules)
+            group = groups.get(alike) if alike is not None else None
+            if group is None:
+                group = groups[alike or (job_id,)] = self._held(job, limited), []
+            if not group[0] and rules is None:
+                continue
+            end = max(held_until(state, job), at + 1)
+            group[1].append(end)
+            keys = self._keys(rules)
+            if keys and job.alloc is not None:
+                self.nodes.occupy(keys, [share.node for share in job.alloc.shares], at, end)
+        held: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
+        for claims, ends in groups.values():
+            for claim in claims:
+                times, amounts = held.setdefault(claim.key, ([], []))
+                times += ends
+                amounts += [claim.amount] * len(ends)
+        for key, (times, amounts) in held.items():
+            self.pools.fill(key, at, times, amounts)
+
+    def _alike(self, job: Job, rules: Ruleset | None) -> tuple[object, ...] | None:
+        """Give what tells what a running job holds; None: it is to be looked at by itself."""
+        alloc = job.alloc
+        if alloc is None or len(alloc.shares) != 1 or alloc.shares[0].gres:
+            return None
+        if rules is not None and any(what.endswith(MINUTES) for _, what in rules.counted):
+            return None  # It depends on the end too.
+        share = alloc.shares[0]
+        types = self._state.nodes[share.node].spec.gpus if share.gpus else ()
+        return (
+            rules, job.state, alloc.partition, alloc.licenses, share.cpus, share.memory_mib, share.gpus, types,
+        )  # fmt: skip
+
+    def _held(self, job: Job, limited: set[int]) -> list[Claim]:
+        """Give what a running job holds."""
         taken: list[Claim] = []
         if self.enforced:
-            taken += limits.claims_of_running(state, job, at)
+            taken += limits.claims_of_running(self._state, job, self._at)
         if job.alloc is not None and job.alloc.licenses:
-            taken += licence_claims(state.settings, job)[0]
+            taken += licence_claims(self._state.settings, job)[0]
         if job.array_job_id in limited:
             taken.append(_member(job, NO_LIMIT))
-        if not taken and not self.enforced:
-            return
-        end = max(held_until(state, job), at + 1)
-        for claim in taken:
-            ends = held.setdefault(claim.key, {})
-            ends[end] = ends.get(end, 0) + claim.amount
-        if self.enforced and job.alloc is not None:
-            keys = [key for key, what in state.limits.of(job).counted if what == NODE]
-            self.nodes.occupy(keys, [share.node for share in job.alloc.shares], at, end)
+        return taken
 
     def bar(self, entry: Entry) -> Wait | None:
         """Say which limit keeps the jobs of an entry from starting at any time that can be foreseen; None: none."""
@@ -131,15 +162,21 @@ class Claimed:
         if not self.enforced or entry.asked is None or entry.rules is None:
             return self.least(entry, job)
         kinds = demand.fleet.kind
-        has = tuple(sorted((kinds[node], tasks, gpus) for node, tasks, gpus in picks))
+        has = tuple([(kinds[node], tasks, gpus) for node, tasks, gpus in picks])
+        if len(has) > 1:
+            has = tuple(sorted(has))
         shape = demand, entry.asked_seconds, entry.asked.any_time, entry.rules.by_node, has
         key = id(entry.rules), shape
         found = self._given.get(key)
         if found is None:
             asked = self._asked.get(shape)
             if asked is None:
-                shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
-                asked = self._asked[shape] = self._with_shares(entry, job, shares)
+                had = self._had.get((demand, entry.rules.by_node, has))
+                if had is None:
+                    shares = [_share(demand, row, pick[1]) for row, pick in zip(rows, picks, strict=True)]
+                    had = self._had[demand, entry.rules.by_node, has] = self._with_shares(entry, job, shares)
+                asked = replace(had, minutes=entry.asked.minutes, any_time=entry.asked.any_time)
+                self._asked[shape] = asked
             rules = entry.rules
             if asked.amounts == entry.asked.amounts and not rules.by_node:
                 found = self._claims_of(entry), None  # As it was looked at before the nodes were known.
@@ -176,26 +213,31 @@ class Claimed:
     def take(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
         """Count a planned run in."""
         self.pools.take(self._lasting(claims), start, end)
-        self.pools.take(self._consumed(claims), start, FAR)
-        self.nodes.occupy(self._keys(entry), nodes, start, end)
+        if self._stock:
+            self.pools.take(self._consumed(claims), start, FAR)
+        keys = self._keys(entry.rules)
+        if keys:
+            self.nodes.occupy(keys, nodes, start, end)
 
     def give(self, entry: Entry, claims: Claims, nodes: Sequence[int], start: int, end: int) -> None:
         """Undo `take`."""
         self.pools.give(self._lasting(claims), start, end)
         self.pools.give(self._consumed(claims), start, FAR)
-        self.nodes.leave(self._keys(entry), nodes, start, end)
+        self.nodes.leave(self._keys(entry.rules), nodes, start, end)
 
-    def _keys(self, entry: Entry) -> tuple[Key, ...]:
-        """Give whose use of nodes an entry's jobs add to."""
-        if not self.enforced or entry.rules is None:
+    def _keys(self, rules: Ruleset | None) -> tuple[Key, ...]:
+        """Give whose use of nodes jobs under some limits add to."""
+        if not self.enforced or rules is None:
             return ()
-        known = self._node_keys.get(id(entry.rules))
+        known = self._node_keys.get(rules)
         if known is None:
-            known = self._node_keys[id(entry.rules)] = tuple(k for k, what in entry.rules.counted if what == NODE)
+            known = self._node_keys[rules] = tuple(key for key, what in rules.counted if what == NODE)
         return known
 
     def earliest(self, claims: Claims, seconds: int, start: int) -> int | None:
         """Give the first time at which all claims have room; None: never."""
+        if not claims:
+            return start
         consumed = self._consumed(claims)
         while consumed:
             found = self.pools.earliest(consumed, FAR, start)
@@ -205,7 +247,7 @@ class Claimed:
             if again is None or again == found:
                 return again
             start = again
-        return self.pools.earliest(claims, seconds, start) if claims else start
+        return self.pools.earliest(claims, seconds, start)
 
     def _consumed(self, claims: Claims) -> Claims:
         return tuple(claim for claim in claims if claim.key[0] == _SPENT) if self._stock else ()

@@ -97,6 +97,9 @@ class Lanes:
 
     def take(self, lane: Lane, rows: Sequence[Row], start: int, end: int) -> None:
         """Take the shares of a job of one lane in all of them."""
+        if len(self._lanes) == 1:
+            lane.profiles.take_all(rows, start, end)
+            return
         for other in self._lanes:
             other.profiles.take_all(self._seen_by(other, lane, rows), start, end)
 

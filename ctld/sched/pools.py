@@ -7,7 +7,7 @@ claims have room at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,15 @@ class Pools:
                     use = uses[claim.key] = Use()
                 use.add(claim.amount, start, end)
 
-    def fill(self, key: tuple[object, ...], start: int, ends: Mapping[int, int]) -> None:
-        """Hold much at once out of a pool of which nothing is taken yet: from `start` on, by end the amount."""
+    def fill(self, key: tuple[object, ...], start: int, ends: Sequence[int], amounts: Sequence[int]) -> None:
+        """Hold much at once out of a pool of which nothing is taken yet: from `start` on, each amount until its end."""
         assert key not in self._uses, "nothing is taken yet"
-        held = sorted((end, amount) for end, amount in ends.items() if amount and end > start)
-        if held:
-            self._uses[key] = Use.falling(start, held)
+        times, much = np.array(ends, np.int64), np.array(amounts, np.int64)
+        order = np.argsort(times)
+        order = order[(times[order] > start) & (much[order] != 0)]
+        if len(order):
+            times, firsts = np.unique(times[order], return_index=True)
+            self._uses[key] = Use.falling(start, times, np.add.reduceat(much[order], firsts))
 
     def give(self, claims: Sequence[Claim], start: int, end: int) -> None:
         """Undo what `take` did over [start, end), or a part of its time (a job that ended early)."""
@@ -142,14 +145,13 @@ class Use:
         """Not less than the highest level, with what waits."""
 
     @classmethod
-    def falling(cls, start: int, held: Sequence[tuple[int, int]]) -> Use:
+    def falling(cls, start: int, ends: Ints, amounts: Ints) -> Use:
         """Give what is taken from `start` on and given back at these times, ascending and later than that."""
         made = cls()
-        amounts: Ints = np.array([amount for _, amount in held], np.int64)
         levels = np.concatenate((np.cumsum(amounts[::-1])[::-1], np.zeros(1, np.int64)))
-        times = [start, *(end for end, _ in held if end < FAR)]
+        times = np.concatenate((np.array([start]), ends[ends < FAR]))
         made._count = len(times)
-        made._times = np.array(times + [0] * _NEAR, np.int64)
+        made._times = np.concatenate((times, np.zeros(_NEAR, np.int64)))
         made._levels = np.zeros(len(made._times), np.int64)
         made._levels[: made._count] = levels[: made._count]
         made._peak = int(levels[0])

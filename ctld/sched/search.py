@@ -11,7 +11,7 @@ The answer depends on what is free from `not_before` on and on the demand alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ctld.core.model import UNLIMITED
 from ctld.sched.demand import Demand
@@ -33,9 +33,8 @@ MOST_KEPT = 1 << 25
 """Numbers that are remembered in all; at the bound everything is forgotten, and worked out anew as it is needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A start, and where."""
+class Found(NamedTuple):
+    """A start, and where. (A tuple, as one is made for every job.)"""
 
     start: int
     """FAR: only after jobs without limit have ended."""

@@ -66,7 +66,7 @@ def test_what_is_filled_in_at_once_is_what_is_taken_one_by_one() -> None:
     key = ("license", "a")
     ends = {100 + 5: 2, 100 + 9: 0, 100 + 3: 4, 100 - 1: 7, FAR: 1}
     one, other = Pools(), Pools()
-    one.fill(key, 100, ends)
+    one.fill(key, 100, list(ends), list(ends.values()))
     for end, amount in ends.items():
         other.take((Claim(key, 10, amount, Reason.LICENSES),), 100, end)
     times = range(100 - 1, 100 + 12)
