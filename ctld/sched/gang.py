@@ -78,25 +78,8 @@ class Intervals(Wanted):
         self.known = numbers
 
     def _look(self, profiles: Profiles, places: Ints) -> None:
-        nodes = self.nodes[places]
-        longest = int(profiles.lengths[nodes].max())
-        block = profiles.data[nodes, :, :longest]
-        # A step before the first one and one after the last, in both of which there is no room.
-        good = np.zeros((len(nodes), longest + 2), np.bool_)
-        inner = good[:, 1:-1]
-        for number, (row, amounts) in enumerate(self.columns):
-            enough = block[:, row] >= amounts[places, None]
-            if number:
-                inner &= enough
-            else:
-                inner[:] = enough
-        turns = good[:, 1:] != good[:, :-1]
-        rows, slots = turns.nonzero()
-        times = np.full((len(nodes), longest + 1), PAD, np.int32)
-        times[:, :-1] = block[:, 0]
-        when = times[rows, slots]
-        rows = rows[::2]  # Turns come in pairs: to room, and away from it.
-        counts = np.bincount(rows, minlength=len(nodes))
+        rows, begins, ends = self.runs(profiles, places)
+        counts = np.bincount(rows, minlength=len(places))
         most = int(counts.max())
         if most > len(self.starts):
             more = most - len(self.starts)
@@ -106,8 +89,8 @@ class Intervals(Wanted):
         self.starts[:, places] = PAD
         self.ends[:, places] = -1
         where = places[rows]
-        self.starts[numbers, where] = when[::2]
-        self.ends[numbers, where] = when[1::2]
+        self.starts[numbers, where] = begins
+        self.ends[numbers, where] = ends
 
 
 class Gang:

@@ -16,11 +16,13 @@ import numpy.typing as npt
 from ctld.sched.fleet import Column, Fleet, Ints, View
 from ctld.sched.needs import Amount
 from ctld.sched.releases import FAR, Row
-from ctld.sched.steps import PAD, SHUT, Short, cut, first_slots, insert, least_between, remove
+from ctld.sched.steps import PAD, SHUT, Short, cut, insert, least_between, remove
 
 HORIZON = 1 << 30
 """Relative time that stands for FAR: what jobs without limit hold comes free then."""
 _FIRST_SLOTS = 8
+_SPARE = 3
+"""Slots that a node needs for a change: for two steps, and one behind the last that is never used."""
 _FEW = 3
 """Up to so many shares of one job are taken one by one."""
 _RENUMBER = 1 << 30
@@ -239,14 +241,14 @@ class Profiles:
 
     def least(self, nodes: Ints | None, start: int, end: int) -> Short:
         """Give the least that is free over [start, end) (relative) as [nodes, resources]."""
-        longest = int(self.lengths.max()) if nodes is None else int(self.lengths[nodes].max(initial=1))
-        block = self.data[:, :, :longest] if nodes is None else self.data[nodes, :, :longest]
+        slots = 1 + int(self.lengths.max() if nodes is None else self.lengths[nodes].max(initial=1))
+        block = np.ascontiguousarray(self.data[:, :, :slots]) if nodes is None else self.data[nodes, :, :slots]
         times = block[:, 0]
         index = np.arange(len(block))
         if not len(block):
             return np.zeros((0, block.shape[1] - 1), np.int32)
-        low = np.maximum(first_slots(times > start) - 1, 0)  # What was before the first step is forgotten.
-        return least_between(block[:, 1:], index, low, np.maximum(first_slots(times >= end), low + 1))
+        low = np.maximum((times > start).argmax(1) - 1, 0)  # What was before the first step is forgotten.
+        return least_between(block, index, low, np.maximum((times >= end).argmax(1), low + 1))
 
     @property
     def free_now(self) -> Short:
@@ -312,7 +314,7 @@ class Profiles:
         if first >= last:
             return
         length = int(self.lengths[node])
-        if length + 2 > self.data.shape[2]:
+        if length + _SPARE > self.data.shape[2]:
             self._make_room(np.array([node]))
             length = int(self.lengths[node])
         block = self.data[node]
@@ -365,14 +367,14 @@ class Profiles:
         self.data[:, 0] = PAD
 
     def _make_room(self, nodes: Ints) -> None:
-        """Make sure that each of the nodes can have two more steps: forget their past; where that is not enough that of
-        all nodes with many steps, and make the blocks larger."""
+        """Make sure that each of the nodes can have two more steps, with a slot behind them: forget their past; where
+        that is not enough that of all nodes with many steps, and make the blocks larger."""
         slots = self.data.shape[2]
-        tight = nodes[self.lengths[nodes] + 2 > slots]
+        tight = nodes[self.lengths[nodes] + _SPARE > slots]
         if not len(tight):
             return
         self._forget_past(tight)
-        if int(self.lengths[tight].max()) + 2 > slots:
+        if int(self.lengths[tight].max()) + _SPARE > slots:
             self._forget_past(np.flatnonzero(self.lengths > slots // 2))
             old = self.data
             self._allocate(old.shape[1] - 1, 2 * slots)

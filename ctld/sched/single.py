@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from ctld.sched.bounds import Book, Bounds, Wants
 from ctld.sched.demand import Demand
 from ctld.sched.fleet import Ints
 from ctld.sched.profiles import HORIZON, Profiles
-from ctld.sched.steps import PAD, Short
+from ctld.sched.steps import Short
 
 NEVER = HORIZON + 1
 """Relative start where none is possible."""
@@ -274,23 +273,12 @@ class Single:
             sinces = [since if isinstance(since, int) else since[cut] for cut in cuts]
             parts = [self._starts(wants, every[cut], span, one) for cut, one in zip(cuts, sinces, strict=True)]
             return np.concatenate(parts)
-        profiles = self.profiles
-        nodes = wants.nodes if places is None else wants.nodes[places]
-        longest = int(profiles.lengths[nodes].max(initial=1))
-        times, bad = self._bad(wants, places, nodes, longest)
-        ends = np.where(bad, times, np.int32(PAD))
-        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-        begins = np.maximum(times, since if isinstance(since, int) else since[:, None])
-        ends -= begins
-        starts: Short = np.where(ends >= span, begins, np.int32(NEVER)).min(1)
+        which, begins, ends = wants.runs(self.profiles, places)
+        np.maximum(begins, since if isinstance(since, int) else since[which], out=begins)
+        enough = (ends - begins >= span).nonzero()[0]
+        which = which[enough]
+        first = np.ones(len(which), np.bool_)
+        first[1:] = which[1:] != which[:-1]
+        starts: Short = np.full(count, NEVER, np.int32)
+        starts[which[first]] = begins[enough[first]]
         return starts
-
-    def _bad(self, wants: Wants, places: Ints | None, nodes: Ints, longest: int) -> tuple[Short, npt.NDArray[np.bool_]]:
-        """Give the times of some nodes' steps, and whether the share has no room then."""
-        block = self.profiles.data[nodes, :, :longest]
-        bad: npt.NDArray[np.bool_] | None = None
-        for row, amounts in wants.columns:
-            short = block[:, row] < (amounts if places is None else amounts[places])[:, None]
-            bad = short if bad is None else np.logical_or(bad, short, out=bad)
-        assert bad is not None  # CPUs always count.
-        return block[:, 0], bad

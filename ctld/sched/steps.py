@@ -51,27 +51,18 @@ def remove(block: Short, place: int, length: int) -> int:
     return length - 1
 
 
-def least_between(rows: Short, at: Ints, low: Ints, high: Ints) -> Short:
+def least_between(block: Short, at: Ints, low: Ints, high: Ints) -> Short:
     """Give the least of each resource between two slots, as [question, resource].
 
     Args:
-        rows: [node, resource, steps].
-        at: of each question the place of its node in `rows`.
+        block: [node, time and resources, steps], in one piece; the last slot of each node is not used.
+        at: of each question the place of its node in the block.
         low, high: its first slot, and the one after its last; there is one at least.
     """
-    steps = rows.shape[2]
-    bounds = np.empty(2 * len(at), np.int64)
-    bounds[::2] = at * steps + low
-    bounds[1::2] = at * steps + high
-    found = np.empty((len(at), rows.shape[1]), np.int32)
-    flat = np.zeros(len(rows) * steps + 1, np.int32)  # The last slot may be followed by nothing.
-    for resource in range(rows.shape[1]):
-        flat[:-1].reshape(len(rows), steps)[:] = rows[:, resource]
-        found[:, resource] = np.minimum.reduceat(flat, bounds)[::2]
-    return found
-
-
-def first_slots(found: npt.NDArray[np.bool_]) -> Ints:
-    """Give for each node the first slot of which something holds, the number of slots where it holds of none."""
-    slots: Ints = np.where(found[:, -1], found.argmax(1), found.shape[1])
-    return slots
+    rows, steps = block.shape[1:]
+    begins = (at * (rows * steps))[:, None] + np.arange(steps, rows * steps, steps)
+    bounds = np.empty((len(at), rows - 1, 2), np.int64)
+    np.add(begins, low[:, None], out=bounds[:, :, 0])
+    np.add(begins, high[:, None], out=bounds[:, :, 1])
+    least: Short = np.minimum.reduceat(block.ravel(), bounds.ravel())[::2].reshape(len(at), rows - 1)
+    return least

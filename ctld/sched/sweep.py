@@ -270,8 +270,9 @@ class Several:
             places, when = places[inside], when[inside]
         if not len(places):
             return places, when, when
-        order = np.lexsort((when, places))
-        places, when = places[order], when[order]
+        both = (places << 32) + when
+        both.sort()
+        places, when = both >> 32, both & 0xFFFFFFFF
         gives = units.count(places, _least(profiles, units.nodes[places], when, span))
         return places, when, gives
 
@@ -332,11 +333,11 @@ def _least(profiles: Profiles, nodes: Ints, starts: Ints, span: int) -> Short:
     fresh[1:] = nodes[1:] != nodes[:-1]
     at = fresh.cumsum() - 1
     nodes = nodes[fresh]
-    block = profiles.data[nodes, :, : int(profiles.lengths[nodes].max(initial=1))]
+    block = profiles.data[nodes, :, : 1 + int(profiles.lengths[nodes].max(initial=1))]
     steps = block.shape[2]
     # All times of all nodes in one ascending column.
     keys = (block[:, 0] + (np.arange(len(nodes)) << 32)[:, None]).ravel()
     own = at << 32
     low = np.maximum(keys.searchsorted(own + starts, "right") - 1 - at * steps, 0)
     high = keys.searchsorted(own + (starts + span), "left") - at * steps
-    return least_between(block[:, 1:], at, low, np.maximum(high, low + 1))
+    return least_between(block, at, low, np.maximum(high, low + 1))
