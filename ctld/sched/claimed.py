@@ -76,10 +76,13 @@ class Claimed:
         """Count the running jobs in, those that hold the same together. `limited`: arrays with a limit of their own."""
         state, at, jobs = self._state, self._at, self._state.jobs
         groups: dict[tuple[object, ...], tuple[list[Claim], list[int]]] = {}
+        timed: dict[Ruleset | None, bool] = {None: False}  # Limits of which some depend on the end of a run.
         for job_id in state.running:
             job = jobs[job_id]
             rules = state.limits.of(job) if self.enforced else None
-            alike = None if job.array_job_id in limited else self._alike(job, rules)
+            if rules not in timed:
+                timed[rules] = any(what.endswith(MINUTES) for _, what in rules.counted) if rules is not None else False
+            alike = None if timed[rules] or job.array_job_id in limited else self._alike(job, rules)
             group = groups.get(alike) if alike is not None else None
             if group is None:
                 group = groups[alike or (job_id,)] = self._held(job, limited), []
@@ -104,8 +107,6 @@ class Claimed:
         alloc = job.alloc
         if alloc is None or len(alloc.shares) != 1 or alloc.shares[0].gres:
             return None
-        if rules is not None and any(what.endswith(MINUTES) for _, what in rules.counted):
-            return None  # It depends on the end too.
         share = alloc.shares[0]
         types = self._state.nodes[share.node].spec.gpus if share.gpus else ()
         return (

@@ -155,8 +155,7 @@ class Profiles:
                 self.lengths[node] = remove(self.data[node], int(place[one]), int(self.lengths[node]))
         if self._free_now is not None and first <= self.relative(self.now) < last:
             self._free_now[:, nodes] += amounts.T
-        for node in nodes[amounts.any(1)].tolist():
-            self._note(node, first, last, 0)
+        self._note_all(nodes[amounts.any(1)], first, last)
 
     def give(self, row: Row, start: int, end: int) -> None:
         """Give back what was taken, or a part of its time."""
@@ -345,14 +344,32 @@ class Profiles:
         if max(amounts) > 0:
             self._note(node, first, last, 1)
 
-    def _note(self, node: int, start: int, end: int, grown: int) -> None:
+    def _note_all(self, nodes: Ints, start: int, end: int) -> None:
+        """Note that less is free on some nodes."""
+        count = len(nodes)
+        if count > _LOG // 2 or self.changes + count >= _RENUMBER:
+            for node in nodes.tolist():
+                self._note(node, start, end, 0)
+            return
+        place = self._place(count)
+        self.log[place : place + count, 0] = nodes
+        self.log[place : place + count, 1:] = (start, end, 0)
+        self.log_to += count
+        self.changed[nodes] = np.arange(self.changes + 1, self.changes + count + 1)
+        self.changes += count
+
+    def _place(self, count: int) -> int:
+        """Give where in the log so many changes have room, at most half of it."""
         place = self.log_to - self.log_from
-        if place == _LOG:
+        if place + count > _LOG:
             half = _LOG // 2
             self.log[:half] = self.log[half:].copy()
             self.log_from += half
             place -= half
-        self.log[place] = (node, start, end, grown)
+        return place
+
+    def _note(self, node: int, start: int, end: int, grown: int) -> None:
+        self.log[self._place(1)] = (node, start, end, grown)
         self.log_to += 1
         if self.changes == _RENUMBER:
             self.forget_log()

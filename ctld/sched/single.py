@@ -138,7 +138,8 @@ class Single:
             else:
                 stale = known != changed[nodes]
                 # Nothing is possible before the last answer: what might be is judged in any case.
-                these = (stale & (starts <= bounds.answer)).nonzero()[0] if not tried else _NONE
+                again = not tried and first <= bounds.answer
+                these = (stale & (starts <= bounds.answer)).nonzero()[0] if again else _NONE
                 tried = True
                 if not len(these):
                     best = int(np.where(stale, np.int32(NEVER), starts).min())
@@ -151,8 +152,8 @@ class Single:
 
     def _first(self, wants: Wants, places: Ints, count: int) -> Ints:
         """Give the first so many of some places (ascending) in the order in which they are compared."""
-        if wants.rank is None or len(places) == 1:
-            return places[:count]
+        if wants.rank is None or len(places) <= AMONG:
+            return places[:count]  # So few are all compared, in any order.
         return places[wants.rank[places].argsort(kind="stable")[:count]]
 
     def _now(self, wants: Wants, bounds: Bounds, span: int) -> int:
@@ -208,8 +209,8 @@ class Single:
             wants.keys = np.full(len(wants.nodes), _LAST)
             places = np.arange(len(wants.nodes), dtype=np.int32)
         else:
-            changes = profiles.log[wants.keys_seen - profiles.log_from : profiles.log_to - profiles.log_from, 0]
-            places = wants.place[changes]
+            changes = profiles.log[wants.keys_seen - profiles.log_from : profiles.log_to - profiles.log_from]
+            places = wants.place[changes[changes[:, 1] <= profiles.relative(profiles.now), 0]]
             places = places[places >= 0]
         wants.keys_seen = profiles.log_to
         if len(places):
