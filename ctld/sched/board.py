@@ -124,6 +124,7 @@ class Board:
             self._derive(state, behind.pop())
             if behind and spent():
                 return True
+        self.behind = set()  # One that has been large is slow to take from for ever.
         self._follow_nodes(state, at, touched, touched | self._moved)
         self._touched, self._moved, self.taken, self.freed = set(), set(), set(), set()
         for number, line in self.parked.released(state):
@@ -158,6 +159,7 @@ class Board:
             self.class_waits.pop(number, None)
             for line in lines.leave(number):
                 self.parked.forget(number, line)
+                self.stand(line)
             return
         entries = self.memory.entries(state, jobs)
         mine = lines.join(jobs, entries)
@@ -176,6 +178,8 @@ class Board:
         key = cursor.key
         if not key:
             lines.heads.pop(number, None)
+            for line in mine:
+                self.stand(line)
             return
         if key != before:
             lines.heads[number] = key
@@ -187,10 +191,9 @@ class Board:
     def consider(self, line: Line) -> None:
         """Look at a line in this pass if its first job, which may be new there, could find a place or is to be
         promised one."""
-        first = line.first(self.lines.heads)
+        first = self.stand(line)
         if first is None:
             return
-        self.lines.table.stands(line.number, first[0])
         place = line.standing(first[0])
         if line.awake:
             self.call(line, place)
@@ -205,6 +208,12 @@ class Board:
                 self.call(line, place)
             else:
                 line.stuck = place
+
+    def stand(self, line: Line) -> tuple[int, int] | None:
+        """Note where the first job of a line stands; give its order key and class."""
+        first = line.first(self.lines.heads)
+        self.lines.table.stands(line.number, None if first is None else first[0])
+        return first
 
     def call(self, line: Line, place: Place) -> None:
         """Have a pass look at a line whose first job stands there."""

@@ -139,13 +139,6 @@ class EventPass:
         if self._beheaded or board.freed:
             self.complete = False
 
-    def _call(self, line: Line) -> None:
-        """Put a line where its first job stands."""
-        first = line.first(self.board.lines.heads)
-        if first is not None:
-            self.board.lines.table.stands(line.number, first[0])
-            self.board.call(line, line.standing(first[0]))
-
     def _behead(self, partition: str) -> None:
         """Look at all lines of a partition: the first job that has to wait is to be found."""
         self.board.headless.add(partition)
@@ -235,8 +228,9 @@ class EventPass:
     def _follow(self, line: Line) -> None:
         """Go on with the next job of a line at its place."""
         self._openings.moved()
-        if line.awake or line.partition not in self._blocked:
-            self._call(line)
+        first = self.board.stand(line)
+        if first is not None and (line.awake or line.partition not in self._blocked):
+            self.board.call(line, line.standing(first[0]))
 
     def _moved(self, number: int, cursor: Cursor) -> None:
         """Put a class where its next job stands."""
@@ -402,7 +396,7 @@ class EventPass:
             board.class_waits[entry.jobs.id] = board.memory.unavailable(line.demand)
             board.parked.for_nodes(entry.jobs.id, line)
             line.parked.add(entry.jobs.id)
-            self._call(line)
+            self._follow(line)
             return
         old = board.holds.get(name)
         hold = self._keeper.promise(entry, job, self._now, old)

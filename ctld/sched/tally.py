@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 FIRST = 64
 _HUGE = 1 << 60
 _FEW = 4
-_BLOCK = 64
+_BLOCK = 128
 _MOST_KNOWN = 512
 _MOST = (1 << 15) - 1
 """Units that are counted on a node; no node has so many."""
@@ -136,11 +136,12 @@ class Counts:
         """Take over what a node gives, by row; give the lines that it gives some to, and for which those of all nodes
         suffice, as a bitmap."""
         total = self._total[: self.size]
-        total += units
-        total -= self._on(node)
-        for number, block in enumerate(self._counted):
-            part = units[number * _BLOCK : (number + 1) * _BLOCK]
-            block[node, : len(part)] = part
+        more = units - self._on(node)
+        if more.any():
+            total += more
+            for number, block in enumerate(self._counted):
+                part = units[number * _BLOCK : (number + 1) * _BLOCK]
+                block[node, : len(part)] = part
         enough = (total >= self._wanted[: self.size]) & (units > 0)
         return bitmap_of(self.lines[enough])  # Rows are in the order of lines.
 

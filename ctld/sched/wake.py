@@ -7,6 +7,7 @@ are kept as an upper bound, so that they wake only when these suffice.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ NOWHERE: Place = (-(1 << 62), 0, 0)
 """Before everybody."""
 _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
+_KEY_BITS = 42
+"""Of an order key without the id."""
 _HUGE = 1 << 60
 _MOST_KNOWN = 256
 
@@ -58,10 +61,13 @@ class WakeTable:
         self._shape: Ints = np.zeros(FIRST, np.int64)
         """Line -> its shape."""
         self._seconds: Ints = np.zeros(FIRST, np.int64)
+        self._tiers: list[int] = []
+        """All that occur, ascending."""
         self._tier: Ints = np.zeros(FIRST, np.int64)
+        """Line -> the place of its tier among these."""
         self._high: Ints = np.zeros(FIRST, np.int64)
         self._low: Ints = np.zeros(FIRST, np.int64)
-        """The order key of the first job, in two parts; `_high` below 0: before everybody."""
+        """Where the first job stands, in two parts: tier and priority, and id; `_high` below 0: nobody is there."""
         self._counts = Counts(fleet)
 
     def add(self, units: Units, seconds: int, tier: int) -> int:
@@ -73,7 +79,7 @@ class WakeTable:
         self.size += 1
         shape = self._shape[number] = self._shape_number(units)
         self._seconds[number] = min(seconds, _HUGE)
-        self._tier[number] = tier
+        self._tier[number] = self._tier_place(tier)
         self._high[number] = -1
         self.empty |= 1 << number
         if units.several:
@@ -85,7 +91,9 @@ class WakeTable:
 
     def stands(self, number: int, key: int | None) -> bool:
         """Note the order key of a line's first job (None: nobody is in it); tell whether it was another before."""
-        high, low = (-1, 0) if key is None else (key >> _ID_BITS, key & _ID_MASK)
+        high, low = -1, 0
+        if key is not None:
+            high, low = int(self._tier[number]) << _KEY_BITS | key >> _ID_BITS, key & _ID_MASK
         if self._high[number] == high and self._low[number] == low:
             return False
         if (high < 0) != bool(self._high[number] < 0):
@@ -167,7 +175,7 @@ class WakeTable:
         if not among:
             return []
         found = places(among)
-        for column in (self._tier, self._high, self._low):
+        for column in (self._high, self._low):
             if len(found) == 1:
                 break
             values = column[found]
@@ -177,12 +185,20 @@ class WakeTable:
 
     def _are_behind(self, place: Place, lines: Ints) -> Bools:
         tier, key, _ = place
-        cap_high, cap_low = key >> _ID_BITS, key & _ID_MASK
-        high, tiers = self._high[lines], self._tier[lines]
-        found: Bools = (high > cap_high) | ((high == cap_high) & (self._low[lines] > cap_low))
-        found = (tiers > tier) | ((tiers == tier) & found)
-        found &= high >= 0
+        most, low = self._tier_place(tier) << _KEY_BITS | key >> _ID_BITS, key & _ID_MASK
+        high = self._high[lines]
+        found: Bools = (high > most) | ((high == most) & (self._low[lines] > low))
         return found
+
+    def _tier_place(self, tier: int) -> int:
+        """Give the place of a tier among all; those behind a new one move up."""
+        place = bisect_left(self._tiers, tier)
+        if place == len(self._tiers) or self._tiers[place] != tier:
+            self._tiers.insert(place, tier)
+            behind = self._tier[: self.size] >= place
+            self._tier[: self.size] += behind
+            self._high[: self.size] += (behind & (self._high[: self.size] >= 0)) * (1 << _KEY_BITS)
+        return place
 
     def _left(self, lines: Ints, free: Sequence[int], caps: Sequence[Cap], at: int) -> Ints:
         """Give what is left for some lines, as [resource, place in `lines`]."""
