@@ -15,7 +15,7 @@ from muster.ids import UnixTime
 from muster.states import Reason
 from tests.builders import NOON
 from tests.clusters import clusters
-from tests.placing import carried_out, everywhere
+from tests.placing import carried_out, everywhere, with_the_same_promises
 from tests.property.test_plan_property import SLOW
 
 
@@ -34,6 +34,7 @@ def test_every_job_that_waits_has_an_explanation_whose_numbers_hold(state: State
         carried_out(state, plan(state, UnixTime(at), reachable=everywhere(state), memory=memory), at)
     at = UnixTime(NOON + 60 * rounds)
     made = plan(state, at, reachable=everywhere(state), memory=memory)
+    unasked = with_the_same_promises(memory)
     started = {(start.job_id, start.partition) for start in made.starts}
     order = sorted(state.queue, key=state.queue.key_of)
     for job_id in order:
@@ -61,4 +62,4 @@ def test_every_job_that_waits_has_an_explanation_whose_numbers_hold(state: State
             if other.alloc is not None:
                 assert set(blocker.nodes) <= {share.node for share in other.alloc.shares}
     again = plan(state, at, reachable=everywhere(state), memory=memory)
-    assert again == plan(state, at, reachable=everywhere(state))
+    assert again == plan(state, at, reachable=everywhere(state), memory=unasked)
