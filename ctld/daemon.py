@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from ctld import associations, configure
+from ctld.collector import keep_pauses_short
 from ctld.core.model import Caller
 from ctld.core.state import State
 from ctld.loops.checkpoints import Checkpoints
@@ -81,9 +81,7 @@ class Controller:
         store = opened.store
         opened.journal.on_failure(service.fail)
         store.on_failure(service.fail)
-        # What was loaded stays: the collector need not walk through it again and again.
-        gc.collect()
-        gc.freeze()
+        keep_pauses_short()
         links = Links()
         dispatcher = Dispatcher(store.state, links)
         statistics = Statistics(self._clock)
