@@ -394,7 +394,7 @@ def members(bits: int) -> list[int]:
             bits ^= low
         return found
     raw = np.frombuffer(bits.to_bytes((bits.bit_length() + 7) // 8, "little"), np.uint8)
-    listed: list[int] = np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()
+    listed: list[int] = np.unpackbits(raw, bitorder="little").nonzero()[0].tolist()
     return listed
 
 

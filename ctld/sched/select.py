@@ -150,7 +150,7 @@ def _fitting(demand: Demand, alternative: Alternative, view: View, barred: int) 
         good[members(barred)] = False
     indexes = alternative.indexes
     if len(indexes) == len(good):
-        return np.flatnonzero(good)
+        return good.nonzero()[0]
     found: Ints = indexes[good[indexes]]
     return found
 

@@ -96,13 +96,13 @@ class Counts:
 
     def any(self, node: int) -> bool:
         """Tell whether any are counted on a node."""
-        return bool(self._on(node).any())
+        return bool(np.count_nonzero(self._on(node)))
 
     def none(self, node: int) -> None:
         """Note that a node gives none."""
         counted = self._on(node)
-        if counted.any():
-            self._total[: self.size] -= counted
+        if np.count_nonzero(counted):
+            self._total[: self.size] -= counted  # Which may be a part of the block.
             for block in self._counted:
                 block[node] = 0
 
@@ -124,6 +124,8 @@ class Counts:
         return self._of(self._kind[rows], left)
 
     def _on(self, node: int) -> npt.NDArray[np.int16]:
+        if len(self._counted) == 1:
+            return self._counted[0][node, : self.size]
         return np.concatenate([block[node] for block in self._counted])[: self.size]
 
     def _of(self, kinds: Ints | slice, have: Ints) -> Ints:
@@ -137,7 +139,7 @@ class Counts:
         suffice, as a bitmap."""
         total = self._total[: self.size]
         more = units - self._on(node)
-        if more.any():
+        if np.count_nonzero(more):
             total += more
             for number, block in enumerate(self._counted):
                 part = units[number * _BLOCK : (number + 1) * _BLOCK]

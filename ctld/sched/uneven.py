@@ -356,7 +356,7 @@ def capacities(
     elif need.tasks_per_gpu:
         tasks = np.minimum(tasks, top * need.tasks_per_gpu)
     total = need.gpus_total[0]
-    keep = np.flatnonzero(good & (tasks > 0))
+    keep = (good & (tasks > 0)).nonzero()[0]
     tasks = tasks[keep]
     if len(keep) < need.nodes or int(tasks.sum()) < need.tasks:
         return None
