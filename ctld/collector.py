@@ -8,6 +8,8 @@ when it goes. What is lost for good are cycles among objects that were alive at 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _THRESHOLDS = (700, 10, 5)
 """Allocations in the first generation, then collections of each generation before one of the next: a full collection
@@ -27,3 +29,15 @@ def put_aside(phase: str, info: dict[str, int]) -> None:
     """Called by the collector before and after each collection."""
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
+
+
+@contextmanager
+def not_collecting() -> Iterator[None]:
+    """Look for no cycles meanwhile: for long work that makes none, and much else to look through."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ctld.collector import not_collecting
 from ctld.planner.copy import Copy, Frame
 from ctld.planner.frames import ENCODE, ORDER, PART_JOBS, PART_STARTS, Kind, Part, Starts, Summary, frame, read
 from ctld.sched.calendar import foresee
@@ -67,13 +68,14 @@ class Server:
         began = self._stopwatch()
         state.queue.hasten(order.at)
         bits = np.unpackbits(np.frombuffer(order.reachable, np.uint8), count=len(state.nodes))
-        made = foresee(
-            state,
-            order.at,
-            reachable=bits.astype(np.bool_),
-            spent=lambda: self._stopwatch() - began > order.most_seconds,
-            memory=self._memory,
-        )
+        with not_collecting():
+            made = foresee(
+                state,
+                order.at,
+                reachable=bits.astype(np.bool_),
+                spent=lambda: self._stopwatch() - began > order.most_seconds,
+                memory=self._memory,
+            )
         seconds = self._stopwatch() - began
         planned = list(made.planned.items())
         for begin in range(0, len(planned), PART_JOBS):

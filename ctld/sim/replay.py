@@ -7,7 +7,6 @@ at once and jobs start as they are placed, so that what differs between two repl
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from ctld.collector import not_collecting
 from ctld.core import ranges
 from ctld.core.apply import apply
 from ctld.core.commands import ApplyPlan, Submit, Tick
@@ -98,14 +98,8 @@ Progress = Callable[[int, int], None]
 
 def replay(machine: Machine, jobs: Sequence[TraceJob], progress: Progress | None = None) -> Outcome:
     """Run the whole workload and say what became of it; jobs must be in order of submission."""
-    made = Replay(machine, jobs, progress)
-    collects = gc.isenabled()
-    gc.disable()  # What is thrown away has no cycles, and there is much to look through for them.
-    try:
-        return made.run()
-    finally:
-        if collects:
-            gc.enable()
+    with not_collecting():
+        return Replay(machine, jobs, progress).run()
 
 
 class Replay:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ctld.collector import keep_pauses_short, put_aside
+from ctld.collector import keep_pauses_short, not_collecting, put_aside
 
 
 @pytest.fixture
@@ -44,3 +44,12 @@ def test_garbage_in_cycles_is_still_collected() -> None:
     ring.append(ring)
     del ring
     assert gc.collect() >= 1
+
+
+def test_nothing_is_collected_meanwhile_and_everything_afterwards() -> None:
+    with not_collecting():
+        assert not gc.isenabled()
+        with not_collecting():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
