@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctld.core.cluster import PartitionSpec
-from ctld.core.limits.asked import given, least
+from ctld.core.limits.asked import least
 from ctld.core.limits.book import JOBS, MINUTES, NODE, SUBMITTED, Key, Rule, Ruleset
 from ctld.core.limits.check import Asked, static
 from ctld.core.limits.gate import wait_of
 from ctld.core.limits.holding import holding
 from ctld.core.limits.kinds import RUN_MINUTES, RUNNING_JOBS, RUNNING_TRES
-from ctld.core.model import Job, JobSpec, NodeShare
+from ctld.core.model import Job, JobSpec
 from ctld.core.plan import Wait
 from ctld.core.state import State
 from ctld.sched.fairshare import FairShare, fairshare
@@ -125,16 +125,6 @@ def claims(state: State, job: Job, partition: PartitionSpec, limit_seconds: int)
         return ()
     rules = rules_of(state, job, partition)
     return claims_for(rules, least(state, job, partition.name, limit_seconds))
-
-
-def claims_after(
-    state: State, job: Job, partition: PartitionSpec, shares: Sequence[NodeShare], limit_seconds: int
-) -> tuple[Claim, ...]:
-    """Give what a job takes out of the pools when it gets these shares."""
-    if not state.limits.enforced:
-        return ()
-    rules = rules_of(state, job, partition)
-    return claims_for(rules, given(state, job, partition.name, shares, limit_seconds))
 
 
 def claims_of_running(state: State, job: Job, at: UnixTime) -> tuple[Claim, ...]:
