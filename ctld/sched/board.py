@@ -84,6 +84,9 @@ class Board:
         self._free = state.free
         self._nodes = Reader(state.free.log)
         self._classes = Reader(state.queue.log)
+        self._runs = Reader(state.run_log)
+        self._moved_on = False
+        """Runs began or ended: what jobs in `skipped` wait for may be there."""
         self._first = True
 
     def is_about(self, state: State, memory: PlanMemory) -> bool:
@@ -118,7 +121,12 @@ class Board:
                 hold.checked = False
             classes = list(state.queue.classes)
         behind = self.behind
-        behind.update(classes or (), self.again, self.skipped)
+        runs = self._runs.news()
+        self._moved_on = self._moved_on or runs is None or bool(runs)
+        if self._moved_on and not behind:  # Else they could keep a pass that has little time from ever being made.
+            self._moved_on = False
+            behind.update(self.skipped)
+        behind.update(classes or (), self.again)
         self.again = set()
         while behind:
             self._derive(state, behind.pop())

@@ -61,6 +61,8 @@ class EventPass:
         """Partitions whose promised job started elsewhere after the pass had come by."""
         self._openings = Openings(board, at)
         self._cursors: dict[int, Cursor] = {}
+        self._advanced = False
+        """The last step was more than to come by a promise, of which there are few, and which each pass comes by."""
         self._begun: set[int] = set()
         """Classes of which jobs were started."""
         self._noted: dict[int, dict[int, Wait]] = {}
@@ -83,7 +85,7 @@ class EventPass:
             self._openings.open(node)
         board.opened = set()
         while self._step(spent):
-            if spent() and (board.due or self._reaches or self._openings.foremost() is not None):
+            if self._advanced and spent() and (board.due or self._reaches or self._openings.foremost() is not None):
                 self.complete = False
             if not self.complete:
                 break
@@ -100,6 +102,7 @@ class EventPass:
 
     def _step(self, spent: Callable[[], bool]) -> bool:
         """Do what comes next in order; False: nothing is left to do."""
+        self._advanced = True
         opened = self._openings.foremost()
         place = NOWHERE
         if opened is not None:
@@ -111,6 +114,7 @@ class EventPass:
         if reach is not None and (opened is None or reach <= place) and (not due or reach <= due[0][0]):
             self._now, partition = heappop(self._reaches)
             self._reach(partition, spent)
+            self._advanced = False
         elif due and (opened is None or due[0][0] <= place):
             self._now, _, line = heappop(due)
             if line.called == self._now:

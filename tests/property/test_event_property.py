@@ -78,3 +78,22 @@ def test_a_pass_after_events_is_the_same_as_one_that_knows_nothing_but_the_promi
                 state.queue.add(state.jobs[job_id])
         if not data.draw(st.integers(0, 5)):
             closed = data.draw(st.integers(0, everywhere(state)))
+
+
+@SLOW
+@given(clusters(by_user=False), st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_passes_that_run_out_of_time_leave_nothing_that_could_start(state: State, budgets: list[int]) -> None:
+    memory = PlanMemory()
+    for number in range(400):
+        asked = iter(range(budgets[number % len(budgets)]))
+        made = plan(
+            state, NOON, reachable=everywhere(state), memory=memory,
+            spent=lambda asked=asked: next(asked, None) is None,  # type: ignore[misc]
+        )  # fmt: skip
+        carried_out(state, made)
+        if made.complete:
+            break
+    assert made.complete
+    fresh = with_the_same_promises(memory)
+    assert plan(copy.deepcopy(state), NOON, reachable=everywhere(state), memory=fresh).starts == ()
+    assert plan(state, NOON, reachable=everywhere(state), memory=memory).starts == ()

@@ -196,6 +196,7 @@ def _moved(old: Job, new: Job) -> bool:
         or old.limit_seconds != new.limit_seconds
         or old.eligible_at != new.eligible_at
         or old.accrues_at != new.accrues_at
+        or old.array_limit != new.array_limit
         or (
             old.spec is not new.spec
             and (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from ctld.core.apply.indexes import put
 from ctld.core.model import Request
 from ctld.core.state import State
 from ctld.sched.cycle import plan
@@ -76,3 +79,31 @@ def test_a_job_whose_nodes_have_gone_starts_when_they_are_back() -> None:
     assert (made.starts, made.class_waits[found.id].reason) == ((), Reason.NODE_NOT_AVAIL)
     made = plan(state, NOON, reachable=0b11, memory=memory)
     assert [start.job_id for start in made.starts] == [9]
+
+
+def throttled(state: State, count: int) -> None:
+    """Arrays, each of a shape of its own, of which as many members run as may."""
+    for number in range(1, count + 1):
+        array = a_job(
+            number, request=Request(memory_per_cpu_mib=number), array=(0, 9), array_limit=1, priority=1000 + number
+        )
+        queued(state, array)
+    carried_out(state, plan(state, NOON, reachable=everywhere(state)))
+
+
+def test_many_arrays_at_their_limits_do_not_keep_a_pass_that_has_little_time_from_others() -> None:
+    state, memory = a_state(4, cpus=16, gpus=0), PlanMemory()
+    throttled(state, 40)
+    plan(state, NOON, reachable=everywhere(state), memory=memory)
+    queued(state, a_job(99, request=Request(memory_per_cpu_mib=1), priority=1))
+    made = plan(state, NOON, reachable=everywhere(state), memory=memory, spent=after(3))
+    assert [start.job_id for start in made.starts] == [99]
+
+
+def test_an_array_whose_limit_is_raised_goes_on() -> None:
+    state, memory = a_state(1, cpus=16, gpus=0), PlanMemory()
+    throttled(state, 1)
+    assert plan(state, NOON, reachable=everywhere(state), memory=memory).starts == ()
+    put(state, state.jobs[1], replace(state.jobs[1], array_limit=3))
+    made = plan(state, NOON, reachable=everywhere(state), memory=memory)
+    assert [start.job_id for start in made.starts] == [1, 1]
